@@ -1,0 +1,1 @@
+//! Benchmarks live in `benches/`; each is measured beside its ceiling, in one run.

@@ -1,0 +1,284 @@
+//! Claims: the best-ranked ready jobs for each demand, one lease each.
+//!
+//! Per queue and kind there is a head that moves through the ready jobs by rank; a claim merges
+//! the heads it wants. Kinds without ready jobs are known from the counters and never looked at,
+//! so a backlog of other kinds costs nothing.
+
+use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use super::work::Work;
+use crate::limits::PAGE_ROWS;
+use crate::store::{ClaimFor, Claimed, Leased, Taker, Tx};
+use crate::{
+    Claim, Demand, Event, Gate, Job, JobId, Kind, QueueName, Queues, Rank, Step, View, transition,
+};
+
+/// Claims jobs for each demand, in order.
+pub(super) fn claim<T: Tx>(
+    work: &mut Work<'_, T>,
+    claims: &[ClaimFor],
+) -> Result<Vec<Claimed>, T::Error> {
+    if claims.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut heads = Heads::new(work);
+    let mut all = Vec::with_capacity(claims.len());
+    for claim in claims {
+        all.push(claim_for(work, &mut heads, claim)?);
+    }
+    let ids: Vec<JobId> = all.iter().flat_map(|(taken, _)| taken).map(|take| take.job).collect();
+    let mut payloads = work.payloads(&ids)?.into_iter();
+    let mut claimed = Vec::with_capacity(all.len());
+    for (taken, dry) in all {
+        let mut jobs = Vec::with_capacity(taken.len());
+        for (take, payload) in taken.iter().zip(payloads.by_ref()) {
+            let Ok(job) = work.job(take.job) else { continue };
+            jobs.push(Leased { taker: take.taker, job: job.clone(), payload });
+        }
+        claimed.push(Claimed { jobs, dry });
+    }
+    Ok(claimed)
+}
+
+/// Which taker took which job.
+struct Take {
+    taker: usize,
+    job: JobId,
+}
+
+fn claim_for<T: Tx>(
+    work: &mut Work<'_, T>,
+    heads: &mut Heads,
+    claim: &ClaimFor,
+) -> Result<(Vec<Take>, bool), T::Error> {
+    let asked: usize = claim.takers.iter().map(|taker| taker.max).sum();
+    let mut merge = Merge::new(work, heads, &claim.demand, asked)?;
+    let mut taken = Vec::new();
+    for (at, taker) in claim.takers.iter().enumerate() {
+        let mut left = taker.max;
+        while left > 0 {
+            let Some((head, id)) = merge.next(work, heads, asked - taken.len())? else {
+                return Ok((taken, true));
+            };
+            if lease(work, id, taker) {
+                taken.push(Take { taker: at, job: id });
+                left -= 1;
+            }
+            heads.all[head].step();
+            merge.waiting = Some(head);
+        }
+    }
+    Ok((taken, false))
+}
+
+/// Leases a job to a taker, if the rules allow it.
+fn lease<T: Tx>(work: &mut Work<'_, T>, id: JobId, taker: &Taker) -> bool {
+    let Ok(job) = work.job(id) else { return false };
+    let gate = gate(work, &job.queue);
+    let claim = Claim { worker: taker.worker.clone(), length: taker.length, gate };
+    match transition(job, Event::Claim(&claim), work.now) {
+        Ok(Step::Moved(job)) => {
+            work.put(job);
+            true
+        }
+        _ => false,
+    }
+}
+
+fn gate<T: Tx>(work: &Work<'_, T>, queue: &QueueName) -> Gate {
+    let queue = work.queue(queue);
+    queue.map_or(Gate::Open, |work| work.queue.gate(work.total.get(View::Processing)))
+}
+
+/// The heads one claim wants, the best-ranked on top.
+struct Merge {
+    heap: BinaryHeap<Reverse<(Rank, usize)>>,
+    /// The head taken from last; it is looked at again only if more is wanted.
+    waiting: Option<usize>,
+    heads: usize,
+}
+
+impl Merge {
+    fn new<T: Tx>(
+        work: &mut Work<'_, T>,
+        heads: &mut Heads,
+        demand: &Demand,
+        asked: usize,
+    ) -> Result<Self, T::Error> {
+        let wanted = heads.wanted(work, demand);
+        let mut merge = Self { heap: BinaryHeap::new(), waiting: None, heads: wanted.len() };
+        for head in wanted {
+            merge.push(work, heads, head, asked)?;
+        }
+        Ok(merge)
+    }
+
+    /// The best-ranked job of an open queue, with the head it stands at.
+    fn next<T: Tx>(
+        &mut self,
+        work: &mut Work<'_, T>,
+        heads: &mut Heads,
+        asked: usize,
+    ) -> Result<Option<(usize, JobId)>, T::Error> {
+        if let Some(head) = self.waiting.take() {
+            self.push(work, heads, head, asked)?;
+        }
+        while let Some(Reverse((rank, head))) = self.heap.pop() {
+            if gate(work, &heads.all[head].queue) == Gate::Open {
+                return Ok(Some((head, rank.id)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn push<T: Tx>(
+        &mut self,
+        work: &mut Work<'_, T>,
+        heads: &mut Heads,
+        head: usize,
+        asked: usize,
+    ) -> Result<(), T::Error> {
+        // Several heads share what is asked for; one alone is asked for all of it.
+        let share = asked.div_ceil(self.heads.max(1)).clamp(1, PAGE_ROWS);
+        if let Some(rank) = heads.all[head].peek(work, share)? {
+            self.heap.push(Reverse((rank, head)));
+        }
+        Ok(())
+    }
+}
+
+/// The heads of this batch, made as they are wanted.
+struct Heads {
+    all: Vec<Head>,
+    places: BTreeMap<(QueueName, Kind), usize>,
+    /// Ready jobs that the store's index does not show yet, best rank last.
+    fresh: BTreeMap<(QueueName, Kind), Vec<Rank>>,
+}
+
+impl Heads {
+    fn new<T: Tx>(work: &Work<'_, T>) -> Self {
+        let mut fresh: BTreeMap<(QueueName, Kind), Vec<Rank>> = BTreeMap::new();
+        let mut run: Option<(&Job, Vec<Rank>)> = None;
+        // Most batches are of one queue and kind: runs of them are collected without a look-up.
+        for job in work.newly_ready() {
+            match &mut run {
+                Some((of, ranks)) if of.queue.same(&job.queue) && of.kind.same(&job.kind) => {
+                    ranks.push(job.rank());
+                }
+                _ => {
+                    flush(&mut fresh, run.take());
+                    run = Some((job, Vec::from([job.rank()])));
+                }
+            }
+        }
+        flush(&mut fresh, run);
+        for ranks in fresh.values_mut() {
+            ranks.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        Self { all: Vec::new(), places: BTreeMap::new(), fresh }
+    }
+
+    /// The heads of every open queue and kind with ready jobs that this demand wants.
+    fn wanted<T: Tx>(&mut self, work: &Work<'_, T>, demand: &Demand) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut add = |at: usize| {
+            let queue = work.queue_at(at);
+            if queue.queue.gate(queue.total.get(View::Processing)) != Gate::Open {
+                return;
+            }
+            for kind in &queue.kinds {
+                if kind.counts.get(View::Queued) > 0 && demand.kinds.includes(&kind.kind) {
+                    found.push(self.place(&queue.queue.name, &kind.kind));
+                }
+            }
+        };
+        match &demand.queues {
+            Queues::All => (0..work.queues().len()).for_each(add),
+            Queues::Only(names) => {
+                names.iter().filter_map(|name| work.queue_place(name)).for_each(&mut add);
+            }
+        }
+        found
+    }
+
+    fn place(&mut self, queue: &QueueName, kind: &Kind) -> usize {
+        let key = (queue.clone(), kind.clone());
+        if let Some(at) = self.places.get(&key) {
+            return *at;
+        }
+        let fresh = self.fresh.remove(&key).unwrap_or_default();
+        self.all.push(Head {
+            queue: queue.clone(),
+            kind: kind.clone(),
+            fresh,
+            page: VecDeque::new(),
+            after: None,
+            exhausted: false,
+        });
+        self.places.insert(key, self.all.len() - 1);
+        self.all.len() - 1
+    }
+}
+
+fn flush(fresh: &mut BTreeMap<(QueueName, Kind), Vec<Rank>>, run: Option<(&Job, Vec<Rank>)>) {
+    if let Some((of, ranks)) = run {
+        fresh.entry((of.queue.clone(), of.kind.clone())).or_default().extend(ranks);
+    }
+}
+
+/// A place among the ready jobs of one queue and kind, moving by rank.
+struct Head {
+    queue: QueueName,
+    kind: Kind,
+    fresh: Vec<Rank>,
+    page: VecDeque<Rank>,
+    /// The last rank the store was asked for.
+    after: Option<Rank>,
+    exhausted: bool,
+}
+
+impl Head {
+    /// The rank of the job at this place. At most `share` jobs are asked of the store at a time.
+    fn peek<T: Tx>(
+        &mut self,
+        work: &mut Work<'_, T>,
+        share: usize,
+    ) -> Result<Option<Rank>, T::Error> {
+        loop {
+            if self.page.is_empty() && !self.exhausted {
+                self.fetch(work, share)?;
+            }
+            let Some(rank) = self.best() else { return Ok(None) };
+            let stands = |job: &Job| job.state.view() == View::Queued && job.rank() == rank;
+            if work.job(rank.id).is_ok_and(stands) {
+                return Ok(Some(rank));
+            }
+            self.step();
+        }
+    }
+
+    /// Moves past the job at this place.
+    fn step(&mut self) {
+        let Some(rank) = self.best() else { return };
+        if self.fresh.last() == Some(&rank) {
+            self.fresh.pop();
+        }
+        if self.page.front() == Some(&rank) {
+            self.page.pop_front();
+        }
+    }
+
+    fn best(&self) -> Option<Rank> {
+        self.fresh.last().into_iter().chain(self.page.front()).min().copied()
+    }
+
+    fn fetch<T: Tx>(&mut self, work: &mut Work<'_, T>, share: usize) -> Result<(), T::Error> {
+        let jobs = work.tx.ready(&self.queue, &self.kind, self.after, share)?;
+        self.exhausted = jobs.len() < share;
+        self.page.extend(jobs.iter().map(Job::rank));
+        self.after = self.page.back().copied().or(self.after);
+        work.adopt(jobs)
+    }
+}

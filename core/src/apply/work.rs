@@ -1,0 +1,480 @@
+//! The working set of a batch: every job, key and queue it has touched, as it stands right now.
+//!
+//! The store answers from before the batch; what lies here covers it. Each changed row is written
+//! once, at the end, however often it changed on the way.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::mem;
+
+use crate::store::{
+    AdminRefused, Change, Changes, CountDelta, Doc, DocWrite, JobRefused, Marker, Outcomes, Tx,
+};
+use crate::{
+    BatchId, Counts, IdempotencyKey, Job, JobId, KeyRecord, Kind, Millis, Payload, Policy, Queue,
+    QueueName, QueueRow, Queues, View, Wall, limits,
+};
+
+/// Everything a batch has touched so far.
+pub(super) struct Work<'t, T: Tx> {
+    pub(super) tx: &'t mut T,
+    pub(super) now: Wall,
+    pub(super) idempotency_window: Millis,
+    /// What will be written beside jobs, keys, counters and queues.
+    pub(super) changes: Changes,
+    jobs: Vec<Entry>,
+    by_id: BTreeMap<JobId, usize>,
+    keys: BTreeMap<IdempotencyKey, KeyEntry>,
+    queues: Vec<QueueWork>,
+    by_name: BTreeMap<QueueName, usize>,
+    asked_queues: BTreeSet<QueueName>,
+    all_queues: bool,
+    made_queues: usize,
+    next_id: Option<JobId>,
+    /// The payloads of new jobs, by their place from the first new id on.
+    new_payloads: Vec<Payload>,
+}
+
+/// A job of the working set.
+struct Entry {
+    id: JobId,
+    /// The row as stored, once it was changed or removed.
+    before: Option<Job>,
+    /// The row as it is now, unless it was removed.
+    after: Option<Job>,
+    /// Whether it is new with this batch.
+    fresh: bool,
+    place: Place,
+}
+
+/// Where the counters of a job's queue and kind stand.
+#[derive(Clone, Copy)]
+struct Place {
+    queue: usize,
+    kind: usize,
+}
+
+struct KeyEntry {
+    record: Option<KeyRecord>,
+    dirty: bool,
+}
+
+/// A queue of the working set, with its counters as they are now.
+pub(super) struct QueueWork {
+    pub(super) queue: Queue,
+    pub(super) kinds: Vec<KindWork>,
+    pub(super) total: Counts,
+    dirty: bool,
+    stirred: bool,
+}
+
+/// A kind of a queue.
+pub(super) struct KindWork {
+    pub(super) kind: Kind,
+    pub(super) counts: Counts,
+    by: [i64; View::ALL.len()],
+}
+
+impl<'t, T: Tx> Work<'t, T> {
+    pub(super) fn new(tx: &'t mut T, policy: &Policy) -> Self {
+        Self {
+            now: tx.now(),
+            idempotency_window: policy.idempotency_window,
+            tx,
+            changes: Changes::default(),
+            jobs: Vec::new(),
+            by_id: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            queues: Vec::new(),
+            by_name: BTreeMap::new(),
+            asked_queues: BTreeSet::new(),
+            all_queues: false,
+            made_queues: 0,
+            next_id: None,
+            new_payloads: Vec::new(),
+        }
+    }
+
+    // Loading.
+
+    /// Loads these keys, and adds the jobs they name to `ids`.
+    pub(super) fn load_keys(
+        &mut self,
+        mut keys: Vec<IdempotencyKey>,
+        ids: &mut Vec<JobId>,
+    ) -> Result<(), T::Error> {
+        keys.sort();
+        keys.dedup();
+        keys.retain(|key| !self.keys.contains_key(key));
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let records = self.tx.keys(&keys)?;
+        for (key, record) in keys.into_iter().zip(records) {
+            ids.extend(record.as_ref().map(|record| record.job));
+            self.keys.insert(key, KeyEntry { record, dirty: false });
+        }
+        Ok(())
+    }
+
+    /// Loads these queues.
+    pub(super) fn load_queues(&mut self, queues: &Queues) -> Result<(), T::Error> {
+        if self.all_queues || matches!(queues, Queues::Only(names) if names.is_empty()) {
+            return Ok(());
+        }
+        if let Queues::Only(names) = queues {
+            self.asked_queues.extend(names.iter().cloned());
+        } else {
+            self.all_queues = true;
+        }
+        for row in self.tx.queues(queues)? {
+            if !self.by_name.contains_key(&row.queue.name) {
+                self.add_queue(QueueWork::loaded(row));
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads these jobs.
+    pub(super) fn load_jobs(&mut self, mut ids: Vec<JobId>) -> Result<(), T::Error> {
+        ids.sort_unstable();
+        ids.dedup();
+        ids.retain(|id| !self.by_id.contains_key(id));
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let jobs = self.tx.jobs(&ids)?;
+        self.adopt(jobs.into_iter().flatten().collect())
+    }
+
+    /// Takes jobs the store has found into the working set. One that is there already stays as it
+    /// is: the working set covers the store.
+    pub(super) fn adopt(&mut self, jobs: Vec<Job>) -> Result<(), T::Error> {
+        self.load_queues_of(&jobs)?;
+        for job in jobs {
+            if !self.by_id.contains_key(&job.id) {
+                self.add_entry(job, false);
+            }
+        }
+        Ok(())
+    }
+
+    fn load_queues_of(&mut self, jobs: &[Job]) -> Result<(), T::Error> {
+        let mut names: Vec<QueueName> = Vec::new();
+        for job in jobs {
+            if names.last().is_some_and(|last| last.same(&job.queue)) {
+                continue;
+            }
+            if !self.by_name.contains_key(&job.queue) && !self.asked_queues.contains(&job.queue) {
+                names.push(job.queue.clone());
+            }
+        }
+        self.load_queues(&Queues::only(names))
+    }
+
+    // Jobs.
+
+    /// A job as it is now.
+    pub(super) fn job(&self, id: JobId) -> Result<&Job, JobRefused> {
+        let entry = self.by_id.get(&id).map(|at| &self.jobs[*at]);
+        entry.and_then(|entry| entry.after.as_ref()).ok_or(JobRefused::NotFound(id))
+    }
+
+    /// Puts a job in its new state, and returns the state it left.
+    pub(super) fn put(&mut self, job: Job) -> &Job {
+        let at = self.by_id[&job.id];
+        let entry = &mut self.jobs[at];
+        let (from, to) = (entry.view(), job.state.view());
+        let left = entry.after.replace(job);
+        if entry.before.is_none() && !entry.fresh {
+            entry.before = left;
+        }
+        let place = entry.place;
+        self.count(place, from, Some(to));
+        self.queues[place.queue].note_move(from, to);
+        self.jobs[at].after.as_ref().expect("it was put there above")
+    }
+
+    /// Adds a new job.
+    pub(super) fn insert(&mut self, job: Job, payload: Payload) {
+        debug_assert_eq!(self.next_id, Some(job.id), "ids are given out one by one");
+        self.next_id = Some(job.id.plus(1));
+        self.changes.docs.push(DocWrite { job: job.id, doc: Doc::Payload, text: payload.clone() });
+        self.new_payloads.push(payload);
+        let to = job.state.view();
+        let place = self.add_entry(job, true);
+        self.count(place, None, Some(to));
+    }
+
+    /// Removes a job.
+    pub(super) fn remove(&mut self, id: JobId) {
+        let Some(at) = self.by_id.get(&id).copied() else { return };
+        let entry = &mut self.jobs[at];
+        let from = entry.view();
+        let left = entry.after.take();
+        if entry.before.is_none() && !entry.fresh {
+            entry.before = left;
+        }
+        let place = entry.place;
+        self.count(place, from, None);
+    }
+
+    /// The id the next new job gets.
+    pub(super) fn next_id(&mut self) -> Result<JobId, T::Error> {
+        let id = match self.next_id {
+            Some(id) => id,
+            None => self.tx.next_id()?,
+        };
+        self.next_id = Some(id);
+        Ok(id)
+    }
+
+    /// Jobs of this batch that are ready and were not before, or stand elsewhere now: the store's
+    /// index of ready jobs does not show them yet.
+    pub(super) fn newly_ready(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.iter().filter_map(|entry| {
+            let job = entry.after.as_ref()?;
+            let moved = entry.fresh || entry.before.is_some();
+            (moved && job.state.view() == View::Queued).then_some(job)
+        })
+    }
+
+    /// The payloads of these jobs, in this order.
+    pub(super) fn payloads(&mut self, ids: &[JobId]) -> Result<Vec<Payload>, T::Error> {
+        let first_new = self.first_new_id();
+        let is_new = |id: &JobId| first_new.is_some_and(|first| *id >= first);
+        let old: Vec<JobId> = ids.iter().copied().filter(|id| !is_new(id)).collect();
+        let found = if old.is_empty() { Vec::new() } else { self.tx.payloads(&old)? };
+        if old.len() == ids.len() {
+            return Ok(found);
+        }
+        let mut found = found.into_iter();
+        let first = first_new.map_or(0, JobId::get);
+        let new = |id: &JobId| {
+            let at = usize::try_from(id.get() - first).ok()?;
+            self.new_payloads.get(at).cloned()
+        };
+        let both = ids.iter().filter_map(|id| if is_new(id) { new(id) } else { found.next() });
+        Ok(both.collect())
+    }
+
+    fn first_new_id(&self) -> Option<JobId> {
+        let count = self.new_payloads.len() as u64;
+        let next = self.next_id.filter(|_| count > 0)?;
+        JobId::new(next.get() - count)
+    }
+
+    fn add_entry(&mut self, job: Job, fresh: bool) -> Place {
+        let place = self.place(&job.queue, &job.kind);
+        let id = job.id;
+        self.by_id.insert(id, self.jobs.len());
+        self.jobs.push(Entry { id, before: None, after: Some(job), fresh, place });
+        place
+    }
+
+    // Keys.
+
+    /// The record of a key that was loaded.
+    pub(super) fn key(&self, key: &IdempotencyKey) -> Option<&KeyRecord> {
+        self.keys.get(key)?.record.as_ref()
+    }
+
+    /// Puts a key in place, or removes it.
+    pub(super) fn put_key(&mut self, key: IdempotencyKey, record: Option<KeyRecord>) {
+        self.keys.insert(key, KeyEntry { record, dirty: true });
+    }
+
+    // Queues.
+
+    /// A queue, if it exists.
+    pub(super) fn queue(&self, name: &QueueName) -> Option<&QueueWork> {
+        self.by_name.get(name).map(|at| &self.queues[*at])
+    }
+
+    /// Every queue that was loaded.
+    pub(super) fn queues(&self) -> &[QueueWork] {
+        &self.queues
+    }
+
+    /// A queue by its place in [`Self::queues`].
+    pub(super) fn queue_at(&self, at: usize) -> &QueueWork {
+        &self.queues[at]
+    }
+
+    /// The place of a queue in [`Self::queues`], if it exists.
+    pub(super) fn queue_place(&self, name: &QueueName) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Makes a queue if it does not exist, unless there are too many.
+    pub(super) fn ensure_queue(
+        &mut self,
+        name: &QueueName,
+    ) -> Result<Result<(), AdminRefused>, T::Error> {
+        if self.by_name.contains_key(name) {
+            return Ok(Ok(()));
+        }
+        if self.tx.queue_count()? + self.made_queues >= limits::QUEUES {
+            return Ok(Err(AdminRefused::TooManyQueues));
+        }
+        self.made_queues += 1;
+        let mut queue = QueueWork::loaded(QueueRow::empty(Queue::new(name.clone())));
+        queue.dirty = true;
+        self.add_queue(queue);
+        Ok(Ok(()))
+    }
+
+    /// Changes a queue that exists. Its waiting jobs may have become claimable.
+    pub(super) fn change_queue(&mut self, name: &QueueName, change: impl FnOnce(&mut Queue)) {
+        if let Some(at) = self.by_name.get(name) {
+            let work = &mut self.queues[*at];
+            change(&mut work.queue);
+            work.dirty = true;
+            work.stirred = true;
+        }
+    }
+
+    fn add_queue(&mut self, queue: QueueWork) {
+        self.by_name.insert(queue.queue.name.clone(), self.queues.len());
+        self.queues.push(queue);
+    }
+
+    fn place(&mut self, queue: &QueueName, kind: &Kind) -> Place {
+        if let Some(last) = self.jobs.last().and_then(|entry| entry.after.as_ref())
+            && last.queue.same(queue)
+            && last.kind.same(kind)
+        {
+            return self.jobs[self.jobs.len() - 1].place;
+        }
+        let at = self.by_name.get(queue).copied().unwrap_or_else(|| {
+            // A row whose queue has no row of its own: the queue is written with it.
+            let row = QueueRow::empty(Queue::new(queue.clone()));
+            self.add_queue(QueueWork { dirty: true, ..QueueWork::loaded(row) });
+            self.queues.len() - 1
+        });
+        Place { queue: at, kind: self.queues[at].kind_place(kind) }
+    }
+
+    fn count(&mut self, place: Place, from: Option<View>, to: Option<View>) {
+        let queue = &mut self.queues[place.queue];
+        let kind = &mut queue.kinds[place.kind];
+        if let Some(view) = from {
+            kind.by[view.index()] -= 1;
+            kind.counts.take(view);
+            queue.total.take(view);
+        }
+        if let Some(view) = to {
+            kind.by[view.index()] += 1;
+            kind.counts.add(view);
+            queue.total.add(view);
+        }
+    }
+
+    // Writing.
+
+    /// Writes everything that changed, and says when something is next due.
+    pub(super) fn write(&mut self, batch: BatchId, out: &mut Outcomes) -> Result<(), T::Error> {
+        let mut changes = mem::take(&mut self.changes);
+        self.gather_jobs(&mut changes, &mut out.changes);
+        self.gather_keys(&mut changes);
+        self.gather_queues(&mut changes, &mut out.stirred);
+        out.wrote = !changes.is_empty();
+        if out.wrote {
+            changes.marker = Some(Marker { batch, at: self.now });
+            self.tx.write(changes)?;
+        }
+        out.next_due = self.tx.next_due()?;
+        out.next_expiry = self.tx.next_expiry()?;
+        Ok(())
+    }
+
+    fn gather_jobs(&mut self, changes: &mut Changes, moved: &mut Vec<Change>) {
+        let mut entries = mem::take(&mut self.jobs);
+        for at in self.by_id.values() {
+            let entry = &mut entries[*at];
+            moved.extend(entry.change());
+            match (entry.before.take(), entry.after.take()) {
+                (None, Some(after)) if entry.fresh => changes.inserts.push(after),
+                (Some(before), Some(after)) => changes.updates.push((before, after)),
+                (Some(before), None) => changes.removes.push(before),
+                (None, _) => {}
+            }
+        }
+    }
+
+    fn gather_keys(&mut self, changes: &mut Changes) {
+        for (key, entry) in mem::take(&mut self.keys) {
+            match entry {
+                KeyEntry { dirty: false, .. } => {}
+                KeyEntry { record: Some(record), .. } => changes.keys.push(record),
+                KeyEntry { record: None, .. } => changes.dropped_keys.push(key),
+            }
+        }
+    }
+
+    fn gather_queues(&mut self, changes: &mut Changes, stirred: &mut Vec<QueueName>) {
+        for work in mem::take(&mut self.queues) {
+            if work.stirred {
+                stirred.push(work.queue.name.clone());
+            }
+            for KindWork { kind, by, .. } in work.kinds {
+                if by != [0; View::ALL.len()] {
+                    let queue = work.queue.name.clone();
+                    changes.counts.push(CountDelta { queue, kind, by });
+                }
+            }
+            if work.dirty {
+                changes.queues.push(work.queue);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn view(&self) -> Option<View> {
+        self.after.as_ref().map(|job| job.state.view())
+    }
+
+    fn change(&self) -> Option<Change> {
+        let from = self.before.as_ref().map(|job| job.state.name());
+        let to = self.after.as_ref().map(|job| job.state.name());
+        let untouched = self.before.is_none() && !self.fresh;
+        if untouched || from == to {
+            return None;
+        }
+        let job = self.after.as_ref().or(self.before.as_ref())?;
+        let (queue, kind) = (job.queue.clone(), job.kind.clone());
+        Some(Change { id: self.id, queue, kind, from, to })
+    }
+}
+
+impl QueueWork {
+    fn loaded(row: QueueRow) -> Self {
+        let total = row.total();
+        let kinds = row.kinds.into_iter();
+        let kinds = kinds.map(|(kind, counts)| KindWork { kind, counts, by: [0; View::ALL.len()] });
+        Self { queue: row.queue, kinds: kinds.collect(), total, dirty: false, stirred: false }
+    }
+
+    /// Whether a job of this kind would be one kind too many.
+    pub(super) fn has_room_for(&self, kind: &Kind) -> bool {
+        self.kinds.len() < limits::KINDS_PER_QUEUE || self.kinds.iter().any(|k| k.kind == *kind)
+    }
+
+    fn kind_place(&mut self, kind: &Kind) -> usize {
+        if let Some(at) = self.kinds.iter().position(|work| work.kind.same(kind)) {
+            return at;
+        }
+        let counts = Counts::default();
+        self.kinds.push(KindWork { kind: kind.clone(), counts, by: [0; View::ALL.len()] });
+        self.kinds.len() - 1
+    }
+
+    /// Notes whether a job's move may let something else be claimed: it became ready itself, or
+    /// it made room under a concurrency limit.
+    fn note_move(&mut self, from: Option<View>, to: View) {
+        let ready = to == View::Queued && from != Some(View::Queued);
+        let room = from == Some(View::Processing) && to != View::Processing;
+        self.stirred |= ready || room && self.queue.settings.concurrency.is_some();
+    }
+}

@@ -1,0 +1,54 @@
+//! Windlass core: every rule of the job queue, without a clock and without I/O.
+//!
+//! Three layers, each usable alone:
+//!
+//! * **rules** ([`transition`], [`RetryPolicy`], [`explain()`]): total functions over plain data;
+//! * **[`machine`]**: the dispatcher as a state machine that is fed inputs and asked for effects;
+//! * **[`store`]**: the contract a store keeps, and [`apply`], which runs a batch of commands
+//!   through a store's transaction. It is the only place where commands meet stored jobs.
+//!
+//! Nothing here reads a clock, draws a random number or blocks: time comes in as [`Now`] or
+//! [`Wall`], jitter is a hash of the lease token, and the driver does the waiting.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod apply;
+mod attempt;
+mod bounded;
+mod explain;
+mod id;
+mod idempotency;
+mod job;
+pub mod limits;
+pub mod machine;
+mod name;
+mod new_job;
+mod queue;
+mod retry;
+pub mod store;
+mod text;
+mod time;
+mod transition;
+
+pub use apply::apply;
+pub use attempt::{Attempt, AttemptOutcome};
+pub use bounded::{
+    Delay, JobTimeout, LeaseLength, MaxQueued, MaxRetries, MaxRunning, OutOfRange, Priority,
+};
+pub use explain::{Explanation, Reason, Surroundings, explain};
+pub use id::{BatchId, Epoch, JobId, LeaseToken, ParseIdError, ProcessId, RequestId};
+pub use idempotency::{Fingerprint, FingerprintBuilder, Idempotency, KeyRecord, KeyRuling};
+pub use job::{Job, Lease, Rank, Spent, State, StateName, View};
+pub use name::{
+    IdempotencyKey, Kind, NameError, NameProblem, QueueName, SettingKey, SettingValue, WorkerId,
+};
+pub use new_job::{EnqueueRefused, NewJob, Policy, Receipt, Terms, When};
+pub use queue::{Counts, Demand, Gate, Kinds, Queue, QueueRow, QueueSettings, Queues};
+pub use retry::{RetryError, RetryPolicy, Strategy};
+pub use text::{Excerpt, Payload, PayloadError};
+pub use time::{Millis, Mono, Now, Wall};
+pub use transition::{
+    Claim, Event, EventName, Failure, FailureKind, Rejected, Step, Verdict, transition,
+};

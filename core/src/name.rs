@@ -1,0 +1,192 @@
+//! Names that people give: queues, kinds, workers, settings, idempotency keys.
+//!
+//! Checked once, when parsed; shared by reference count ever after, so that a batch of a thousand
+//! jobs of one queue holds its name once.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use thiserror::Error;
+
+use crate::limits::{IDEMPOTENCY_KEY_BYTES, NAME_BYTES, SETTING_VALUE_BYTES};
+
+/// A text that is not a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{field} {problem}")]
+pub struct NameError {
+    /// The field as users know it.
+    pub field: &'static str,
+    /// What is wrong with what was given.
+    pub problem: NameProblem,
+}
+
+/// What is wrong with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum NameProblem {
+    /// Nothing was given.
+    #[error("must not be empty")]
+    Empty,
+    /// More than the limit.
+    #[error("is {given} bytes long, at most {limit} are allowed")]
+    TooLong {
+        /// How many bytes were given.
+        given: usize,
+        /// How many are allowed.
+        limit: usize,
+    },
+    /// A name starts with something other than a letter or a digit.
+    #[error("must start with a letter or a digit, not with {given:?}")]
+    BadStart {
+        /// The first character.
+        given: char,
+    },
+    /// A character that is not allowed.
+    #[error("holds {given:?} at byte {at}; allowed are {allowed}")]
+    BadCharacter {
+        /// The character.
+        given: char,
+        /// Where it stands.
+        at: usize,
+        /// What may stand there.
+        allowed: &'static str,
+    },
+    /// The name means something else.
+    #[error("must not be {name:?}: that name is taken by a route")]
+    Reserved {
+        /// The name.
+        name: &'static str,
+    },
+}
+
+macro_rules! text_type {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks the text and keeps it.
+            pub fn new(text: &str) -> Result<Self, NameError> {
+                let check: fn(&str) -> Result<(), NameProblem> = $check;
+                check(text).map_err(|problem| NameError { field: $field, problem })?;
+                Ok(Self(Arc::from(text)))
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// Whether both are the same allocation: a cheap answer before comparing texts.
+            pub fn same(&self, other: &Self) -> bool {
+                Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl core::str::FromStr for $name {
+            type Err = NameError;
+
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                Self::new(text)
+            }
+        }
+    };
+}
+
+text_type! {
+    /// The name of a queue.
+    ///
+    /// ```
+    /// use windlass_core::QueueName;
+    /// assert!(QueueName::new("emails.high").is_ok());
+    /// let error = QueueName::new("a/b").unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "queue holds '/' at byte 1; allowed are letters, digits and . _ : -"
+    /// );
+    /// ```
+    QueueName, "queue", |text| name(text).and_then(|()| not_reserved(text))
+}
+text_type! {
+    /// What a job runs.
+    Kind, "kind", name
+}
+text_type! {
+    /// Who runs jobs: unique per boot of a process.
+    WorkerId, "worker", name
+}
+text_type! {
+    /// The name of a setting kept in the store.
+    SettingKey, "setting", name
+}
+text_type! {
+    /// The value of a setting kept in the store.
+    SettingValue, "setting value", |text| within(text, SETTING_VALUE_BYTES)
+}
+text_type! {
+    /// A client's own name for a request, so that a repeated request gives one job.
+    IdempotencyKey, "idempotency_key", visible
+}
+
+/// The queue of a job that names none, and the kind likewise.
+const DEFAULT_NAME: &str = "default";
+
+impl Default for QueueName {
+    fn default() -> Self {
+        Self(Arc::from(DEFAULT_NAME))
+    }
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self(Arc::from(DEFAULT_NAME))
+    }
+}
+
+fn within(text: &str, limit: usize) -> Result<(), NameProblem> {
+    match text.len() {
+        0 => Err(NameProblem::Empty),
+        given if given > limit => Err(NameProblem::TooLong { given, limit }),
+        _ => Ok(()),
+    }
+}
+
+fn name(text: &str) -> Result<(), NameProblem> {
+    within(text, NAME_BYTES)?;
+    let bad = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-'));
+    match text.char_indices().find(|&(at, c)| bad(c) || at == 0 && !c.is_ascii_alphanumeric()) {
+        None => Ok(()),
+        Some((0, given)) => Err(NameProblem::BadStart { given }),
+        Some((at, given)) => {
+            let allowed = "letters, digits and . _ : -";
+            Err(NameProblem::BadCharacter { given, at, allowed })
+        }
+    }
+}
+
+fn not_reserved(text: &str) -> Result<(), NameProblem> {
+    if text == "stats" { Err(NameProblem::Reserved { name: "stats" }) } else { Ok(()) }
+}
+
+fn visible(text: &str) -> Result<(), NameProblem> {
+    within(text, IDEMPOTENCY_KEY_BYTES)?;
+    match text.char_indices().find(|(_, c)| !c.is_ascii_graphic()) {
+        None => Ok(()),
+        Some((at, given)) => {
+            let allowed = "visible ASCII characters";
+            Err(NameProblem::BadCharacter { given, at, allowed })
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Queues: their settings, their counters, and who asks for their jobs.
+
+use alloc::vec::Vec;
+
+use crate::{
+    JobTimeout, Kind, LeaseLength, MaxQueued, MaxRetries, MaxRunning, QueueName, RetryPolicy, View,
+};
+
+/// A queue as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queue {
+    /// Its name.
+    pub name: QueueName,
+    /// Whether nothing of it may start.
+    pub paused: bool,
+    /// Its limits, and defaults for jobs that do not say.
+    pub settings: QueueSettings,
+}
+
+impl Queue {
+    /// A queue without settings.
+    pub fn new(name: QueueName) -> Self {
+        Self { name, paused: false, settings: QueueSettings::default() }
+    }
+
+    /// Whether another job may start while this many run.
+    pub fn gate(&self, running: u64) -> Gate {
+        match self.settings.concurrency {
+            _ if self.paused => Gate::Paused,
+            Some(most) if running >= u64::from(most.get()) => Gate::Full,
+            _ => Gate::Open,
+        }
+    }
+
+    /// The limit that one more job would break, if this many wait.
+    pub fn full(&self, waiting: u64) -> Option<MaxQueued> {
+        self.settings.max_queued.filter(|most| waiting >= most.get())
+    }
+}
+
+/// Whether a queue lets jobs start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// It does.
+    Open,
+    /// It is paused.
+    Paused,
+    /// As many run as may.
+    Full,
+}
+
+/// What can be set on a queue; nothing set means the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueSettings {
+    /// How many jobs may wait, scheduled ones included.
+    pub max_queued: Option<MaxQueued>,
+    /// How many jobs may run at once.
+    pub concurrency: Option<MaxRunning>,
+    /// The visibility timeout of jobs that do not say.
+    pub visibility_timeout: Option<LeaseLength>,
+    /// The retries of jobs that do not say.
+    pub max_retries: Option<MaxRetries>,
+    /// The timeout of jobs that do not say.
+    pub timeout: Option<JobTimeout>,
+    /// The retry policy of jobs that do not say.
+    pub retry: Option<RetryPolicy>,
+}
+
+/// How many jobs stand in each [`View`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts([u64; View::ALL.len()]);
+
+impl Counts {
+    /// These numbers, in the order of [`View::ALL`].
+    pub const fn new(counts: [u64; View::ALL.len()]) -> Self {
+        Self(counts)
+    }
+
+    /// How many stand there.
+    pub fn get(&self, view: View) -> u64 {
+        self.0[view.index()]
+    }
+
+    /// How many wait: due or not.
+    pub fn waiting(&self) -> u64 {
+        self.get(View::Queued) + self.get(View::Scheduled)
+    }
+
+    /// Whether there is no job at all.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// One more there.
+    pub fn add(&mut self, view: View) {
+        self.0[view.index()] += 1;
+    }
+
+    /// One less there.
+    pub fn take(&mut self, view: View) {
+        self.0[view.index()] = self.0[view.index()].saturating_sub(1);
+    }
+
+    /// These and those together.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        for view in View::ALL {
+            self.0[view.index()] += other.get(view);
+        }
+        self
+    }
+}
+
+/// A queue with the counters of its kinds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueRow {
+    /// The queue.
+    pub queue: Queue,
+    /// The counters of every kind with jobs, ordered by kind.
+    pub kinds: Vec<(Kind, Counts)>,
+}
+
+impl QueueRow {
+    /// A queue without jobs.
+    pub fn empty(queue: Queue) -> Self {
+        Self { queue, kinds: Vec::new() }
+    }
+
+    /// The counters of all kinds together.
+    pub fn total(&self) -> Counts {
+        self.kinds.iter().fold(Counts::default(), |sum, (_, counts)| sum.plus(counts))
+    }
+}
+
+/// Which queues.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Queues {
+    /// Every queue there is.
+    All,
+    /// These, ordered and each once.
+    Only(Vec<QueueName>),
+}
+
+impl Queues {
+    /// These.
+    pub fn only(mut names: Vec<QueueName>) -> Self {
+        names.sort();
+        names.dedup();
+        Self::Only(names)
+    }
+
+    /// Whether this queue is among them.
+    pub fn includes(&self, name: &QueueName) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.binary_search(name).is_ok(),
+        }
+    }
+}
+
+/// Which kinds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kinds {
+    /// Every kind there is.
+    All,
+    /// These, ordered and each once.
+    Only(Vec<Kind>),
+    /// Every kind but these, ordered and each once.
+    Except(Vec<Kind>),
+}
+
+impl Kinds {
+    /// These.
+    pub fn only(mut kinds: Vec<Kind>) -> Self {
+        kinds.sort();
+        kinds.dedup();
+        Self::Only(kinds)
+    }
+
+    /// All but these.
+    pub fn except(mut kinds: Vec<Kind>) -> Self {
+        kinds.sort();
+        kinds.dedup();
+        Self::Except(kinds)
+    }
+
+    /// Whether this kind is among them.
+    pub fn includes(&self, kind: &Kind) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(kinds) => kinds.binary_search(kind).is_ok(),
+            Self::Except(kinds) => kinds.binary_search(kind).is_err(),
+        }
+    }
+}
+
+/// Which jobs somebody would run: a worker pool, or a remote worker that polls.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Demand {
+    /// From these queues.
+    pub queues: Queues,
+    /// Of these kinds.
+    pub kinds: Kinds,
+}
+
+impl Demand {
+    /// For every job there is.
+    pub const ALL: Self = Self { queues: Queues::All, kinds: Kinds::All };
+
+    /// Whether a job of this queue and kind is wanted.
+    pub fn wants(&self, queue: &QueueName, kind: &Kind) -> bool {
+        self.queues.includes(queue) && self.kinds.includes(kind)
+    }
+}

@@ -1,0 +1,78 @@
+//! What can go wrong in a store, by what the caller can do about it.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+
+use thiserror::Error;
+
+use super::Outcomes;
+
+/// The original cause of an error, as its text: comparable, and the same wherever it is shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cause(Arc<str>);
+
+impl Cause {
+    /// The text of an error and of everything that caused it.
+    pub fn new(text: &str) -> Self {
+        Self(Arc::from(text))
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Why a commit did not come back as committed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CommitError {
+    /// Nothing was written; the same may work later.
+    #[error("not committed, worth another try: {0}")]
+    NotCommitted(Cause),
+    /// Nothing was written, for want of space.
+    #[error("not committed, no space left in the store: {0}")]
+    Full(Cause),
+    /// It may have been written or not: ask [`Store::look`](super::Store::look). The outcomes hold
+    /// if it was.
+    #[error("it is not known whether the batch was committed: {cause}")]
+    Unknown {
+        /// What happened.
+        cause: Cause,
+        /// What came of the batch, if it was committed.
+        outcomes: Box<Outcomes>,
+    },
+    /// The store is unusable until it is opened anew. If there are outcomes, the batch may have
+    /// been written; if not, it was not.
+    #[error("the store failed and must be opened anew: {cause}")]
+    Fatal {
+        /// What happened.
+        cause: Cause,
+        /// What came of the batch, if it was committed.
+        outcomes: Option<Box<Outcomes>>,
+    },
+    /// What is stored cannot be trusted. Nothing helps but a person.
+    #[error("the store is corrupt: {0}; stop, run `windlass doctor`, or restore a backup")]
+    Corrupt(Cause),
+}
+
+/// Why a read, a look or a reopening failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// The same may work later.
+    #[error("the store did not answer, worth another try: {0}")]
+    Busy(Cause),
+    /// The store is unusable until it is opened anew.
+    #[error("the store failed and must be opened anew: {0}")]
+    Fatal(Cause),
+    /// What is stored cannot be trusted.
+    #[error("the store is corrupt: {0}; stop, run `windlass doctor`, or restore a backup")]
+    Corrupt(Cause),
+}

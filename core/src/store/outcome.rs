@@ -1,0 +1,163 @@
+//! What came of a batch: one answer per command, in the same sections and the same order.
+
+use alloc::vec::Vec;
+
+use thiserror::Error;
+
+use super::{Cursor, LeaseCursor};
+use crate::{
+    EnqueueRefused, Job, JobId, Kind, Payload, Queue, QueueName, Receipt, Rejected, StateName, Wall,
+};
+
+/// What came of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outcomes {
+    /// The instant the whole batch was applied at, by the store's clock.
+    pub now: Wall,
+    /// Whether anything was written.
+    pub wrote: bool,
+    /// Per settlement: the state the job went to, or why not.
+    pub settles: Vec<Result<StateName, JobRefused>>,
+    /// Per heartbeat.
+    pub beats: Vec<Result<Beaten, JobRefused>>,
+    /// Per operator's command.
+    pub admin: Vec<Result<AdminDone, AdminRefused>>,
+    /// Per new job.
+    pub enqueues: Vec<Result<Receipt, EnqueueRefused>>,
+    /// Of the reaping.
+    pub reaped: Option<Reaped>,
+    /// Of the jobs that fell due.
+    pub promoted: Option<Promoted>,
+    /// Of the purge.
+    pub purged: Option<Purged>,
+    /// Per claim.
+    pub claims: Vec<Claimed>,
+    /// Queues in which jobs may have become claimable, other than by an enqueue.
+    pub stirred: Vec<QueueName>,
+    /// When the next scheduled job falls due.
+    pub next_due: Option<Wall>,
+    /// When the next lease runs out.
+    pub next_expiry: Option<Wall>,
+    /// Every job that changed its state, came or went.
+    pub changes: Vec<Change>,
+}
+
+/// A heartbeat that was heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beaten {
+    /// Until when the lease runs now.
+    pub until: Wall,
+}
+
+/// What an operator's command did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AdminDone {
+    /// The job as it is now.
+    Job(Job),
+    /// The job is gone.
+    Deleted,
+    /// Dead-lettered jobs run again.
+    Replayed {
+        /// How many.
+        count: usize,
+        /// Where to go on, if there may be more.
+        next: Option<Cursor>,
+    },
+    /// The queue as it is now.
+    Queue(Queue),
+    /// Kept, or forgotten.
+    Noted,
+}
+
+/// Why a command on a job was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum JobRefused {
+    /// There is no such job.
+    #[error("there is no job {0}; it may have been purged")]
+    NotFound(JobId),
+    /// The job does not allow it.
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+}
+
+/// Why an operator's command was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum AdminRefused {
+    /// The job does not exist, or does not allow it.
+    #[error(transparent)]
+    Job(#[from] JobRefused),
+    /// There are as many queues as there may be.
+    #[error("there are {} queues already; use one of them", crate::limits::QUEUES)]
+    TooManyQueues,
+}
+
+/// What became of leases that ran out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reaped {
+    /// The page was worked through.
+    Page {
+        /// How many jobs wait again.
+        requeued: usize,
+        /// How many are in the dead-letter queue.
+        failed: usize,
+        /// Where to go on, if the page was full.
+        next: Option<LeaseCursor>,
+    },
+    /// The store's clock was stepped: nothing was reaped.
+    ClockStepped,
+}
+
+/// What became of jobs that fell due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Promoted {
+    /// How many.
+    pub count: usize,
+    /// Whether more are due.
+    pub more: bool,
+}
+
+/// What was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Purged {
+    /// How many jobs.
+    pub count: usize,
+    /// Whether more are past their age.
+    pub more: bool,
+    /// When the next one will be.
+    pub next: Option<Wall>,
+}
+
+/// What a claim found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Claimed {
+    /// The jobs, in the order they were taken; those of one taker stand together.
+    pub jobs: Vec<Leased>,
+    /// Whether less was found than was asked for: there is nothing more to claim for this demand.
+    pub dry: bool,
+}
+
+/// A job that was claimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leased {
+    /// The place of its taker in [`ClaimFor::takers`](super::ClaimFor::takers).
+    pub taker: usize,
+    /// The job.
+    pub job: Job,
+    /// What to run it with.
+    pub payload: Payload,
+}
+
+/// A job that came, changed its state, or went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Which.
+    pub id: JobId,
+    /// In which queue.
+    pub queue: QueueName,
+    /// Of which kind.
+    pub kind: Kind,
+    /// Where it was; nowhere if it is new.
+    pub from: Option<StateName>,
+    /// Where it is; nowhere if it was removed.
+    pub to: Option<StateName>,
+}

@@ -1,0 +1,468 @@
+//! The one place where a job's state changes: a total function of job, event and time.
+//!
+//! Every pair of state and event has an answer; `docs/STATE_MACHINE.md` shows them all, generated
+//! from here. A refusal names its reason. Nothing here knows of stores, batches or queues.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use thiserror::Error;
+
+use crate::limits::ERROR_BYTES;
+use crate::{
+    Delay, Epoch, Excerpt, Gate, Job, Lease, LeaseLength, Payload, Spent, State, StateName, Wall,
+    WorkerId,
+};
+
+/// What can happen to a job.
+#[derive(Debug, Clone, Copy)]
+pub enum Event<'a> {
+    /// It has fallen due.
+    FallDue,
+    /// A worker takes it.
+    Claim(&'a Claim),
+    /// The holder of a lease gives its verdict.
+    Settle {
+        /// The epoch of the holder's token.
+        epoch: Epoch,
+        /// The verdict.
+        verdict: &'a Verdict,
+    },
+    /// The holder of a lease is still at it.
+    Heartbeat {
+        /// The epoch of the holder's token.
+        epoch: Epoch,
+        /// A new length for the lease, from now on.
+        extend: Option<LeaseLength>,
+    },
+    /// Its lease may have run out.
+    Expire {
+        /// The instant from which the wall clock is trusted, if it was stepped: a lease given
+        /// before it counts its full length again from there.
+        trusted_since: Option<Wall>,
+    },
+    /// Somebody wants it not to run, or not any more.
+    Cancel,
+    /// Somebody wants a finished one to run again.
+    Replay,
+}
+
+impl Event<'_> {
+    /// Its name.
+    pub fn name(&self) -> EventName {
+        match self {
+            Self::FallDue => EventName::FallDue,
+            Self::Claim(_) => EventName::Claim,
+            Self::Settle { verdict, .. } => verdict.name(),
+            Self::Heartbeat { .. } => EventName::Heartbeat,
+            Self::Expire { .. } => EventName::Expire,
+            Self::Cancel => EventName::Cancel,
+            Self::Replay => EventName::Replay,
+        }
+    }
+}
+
+/// A worker taking a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Who.
+    pub worker: WorkerId,
+    /// For how long, if not for the job's own visibility timeout.
+    pub length: Option<LeaseLength>,
+    /// Whether the job's queue lets anything start.
+    pub gate: Gate,
+}
+
+/// What the holder of a lease reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It ran well.
+    Complete {
+        /// What came of it.
+        result: Option<Payload>,
+    },
+    /// It failed.
+    Fail(Box<Failure>),
+    /// Not now: put off, and the attempt given back.
+    Snooze {
+        /// For how long.
+        delay: Delay,
+    },
+    /// Not by us: given back, and the attempt with it.
+    Release,
+}
+
+impl Verdict {
+    fn name(&self) -> EventName {
+        match self {
+            Self::Complete { .. } => EventName::Complete,
+            Self::Fail(_) => EventName::Fail,
+            Self::Snooze { .. } => EventName::Snooze,
+            Self::Release => EventName::Release,
+        }
+    }
+}
+
+/// A failed attempt, as its worker reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// In what way.
+    pub kind: FailureKind,
+    /// What went wrong, for people.
+    pub error: Excerpt,
+    /// Whether another attempt may help.
+    pub retryable: bool,
+    /// When to try again, where the other side has said so; else the retry policy decides.
+    pub retry_in: Option<Delay>,
+    /// The exit code of a command.
+    pub exit_code: Option<i32>,
+    /// The end of its standard output.
+    pub stdout: Option<Excerpt>,
+    /// The end of its standard error.
+    pub stderr: Option<Excerpt>,
+}
+
+impl Failure {
+    /// A failure that another attempt may mend.
+    ///
+    /// ```
+    /// use windlass_core::Failure;
+    /// let failure = Failure::new("connection refused").permanent();
+    /// assert!(!failure.retryable);
+    /// ```
+    pub fn new(error: &str) -> Self {
+        Self {
+            kind: FailureKind::Failed,
+            error: Excerpt::head(error, ERROR_BYTES),
+            retryable: true,
+            retry_in: None,
+            exit_code: None,
+            stdout: None,
+            stderr: None,
+        }
+    }
+
+    /// The same, but no attempt will mend it.
+    #[must_use]
+    pub fn permanent(mut self) -> Self {
+        self.retryable = false;
+        self
+    }
+
+    /// The same, in this way.
+    #[must_use]
+    pub fn of_kind(mut self, kind: FailureKind) -> Self {
+        self.kind = kind;
+        self
+    }
+}
+
+/// In what way an attempt failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// It said so.
+    Failed,
+    /// It ran longer than its timeout.
+    TimedOut,
+    /// It panicked.
+    Panicked,
+}
+
+/// Events by name, as in the table of `docs/STATE_MACHINE.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventName {
+    /// [`Event::FallDue`]
+    FallDue,
+    /// [`Event::Claim`]
+    Claim,
+    /// [`Verdict::Complete`]
+    Complete,
+    /// [`Verdict::Fail`]
+    Fail,
+    /// [`Verdict::Snooze`]
+    Snooze,
+    /// [`Verdict::Release`]
+    Release,
+    /// [`Event::Heartbeat`]
+    Heartbeat,
+    /// [`Event::Expire`]
+    Expire,
+    /// [`Event::Cancel`]
+    Cancel,
+    /// [`Event::Replay`]
+    Replay,
+    /// The removal of a finished job; no transition, but refused by the same reason.
+    Delete,
+}
+
+impl EventName {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FallDue => "fall due",
+            Self::Claim => "claim",
+            Self::Complete => "complete",
+            Self::Fail => "fail",
+            Self::Snooze => "snooze",
+            Self::Release => "release",
+            Self::Heartbeat => "heartbeat",
+            Self::Expire => "expire",
+            Self::Cancel => "cancel",
+            Self::Replay => "replay",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+impl fmt::Display for EventName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What an accepted event did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack between two lines")]
+pub enum Step {
+    /// The job as it is now.
+    Moved(Job),
+    /// Nothing: the event repeats what has already happened. This is the answer given then.
+    Repeated(StateName),
+}
+
+/// Why an event was refused. The job is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Rejected {
+    /// The token is not, or no longer, the one the job is held by.
+    #[error(
+        "the lease is lost: the job is {state} at epoch {epoch}; \
+         drop the work, and do not report it again"
+    )]
+    Stale {
+        /// Where the job is.
+        state: StateName,
+        /// The epoch of its latest claim.
+        epoch: Epoch,
+    },
+    /// The event has no meaning in this state.
+    #[error("cannot {event} a job that is {state}")]
+    Illegal {
+        /// What was wanted.
+        event: EventName,
+        /// Where the job is.
+        state: StateName,
+    },
+    /// It is not due yet.
+    #[error("not due before {run_at}")]
+    NotDue {
+        /// When it will be.
+        run_at: Wall,
+    },
+    /// Its queue is paused.
+    #[error("its queue is paused")]
+    QueuePaused,
+    /// As many jobs of its queue run as may.
+    #[error("as many jobs of its queue run as its concurrency allows")]
+    ConcurrencyFull,
+    /// It was run as often as it may be.
+    #[error("all {attempts} attempts are used up")]
+    AttemptsUsedUp {
+        /// How often.
+        attempts: u32,
+    },
+    /// Its lease still runs.
+    #[error("its lease runs until {until}")]
+    NotExpired {
+        /// Until when.
+        until: Wall,
+    },
+}
+
+/// What `event` makes of `job` at `now`.
+///
+/// ```
+/// use windlass_core::{Event, Rejected, Step, StateName, transition};
+/// # use windlass_core::{JobId, NewJob, Policy, Wall, QueueSettings, Kind, Payload};
+/// # let new = NewJob::new(Kind::default(), Payload::null());
+/// # let now = Wall::new(0);
+/// # let terms = new.terms(&QueueSettings::default(), &Policy::default());
+/// # let job = new.admit(JobId::FIRST, terms, now).unwrap();
+/// let Ok(Step::Moved(cancelled)) = transition(&job, Event::Cancel, now) else { panic!() };
+/// assert_eq!(cancelled.state.name(), StateName::Cancelled);
+/// let refused = transition(&job, Event::Replay, now);
+/// assert!(matches!(refused, Err(Rejected::Illegal { .. })));
+/// ```
+pub fn transition(job: &Job, event: Event<'_>, now: Wall) -> Result<Step, Rejected> {
+    match event {
+        Event::FallDue => fall_due(job, now),
+        Event::Claim(claim) => self::claim(job, claim, now),
+        Event::Settle { epoch, verdict } => settle(job, epoch, verdict, now),
+        Event::Heartbeat { epoch, extend } => heartbeat(job, epoch, extend, now),
+        Event::Expire { trusted_since } => expire(job, trusted_since, now),
+        Event::Cancel => cancel(job, now),
+        Event::Replay => replay(job, now),
+    }
+}
+
+fn fall_due(job: &Job, now: Wall) -> Result<Step, Rejected> {
+    match job.state {
+        State::Queued { ready: false, spent } if job.run_at <= now => {
+            Ok(moved(job, now, State::Queued { ready: true, spent }))
+        }
+        State::Queued { ready: false, .. } => Err(Rejected::NotDue { run_at: job.run_at }),
+        State::Queued { ready: true, .. } => Ok(Step::Repeated(StateName::Queued)),
+        _ => illegal(job, EventName::FallDue),
+    }
+}
+
+fn claim(job: &Job, claim: &Claim, now: Wall) -> Result<Step, Rejected> {
+    let State::Queued { ready, .. } = job.state else {
+        return illegal(job, EventName::Claim);
+    };
+    // A ready job fell due once; a wall clock set back since then does not take that away.
+    if !ready && job.run_at > now {
+        return Err(Rejected::NotDue { run_at: job.run_at });
+    }
+    if !job.has_attempts_left() {
+        return Err(Rejected::AttemptsUsedUp { attempts: job.attempts });
+    }
+    match claim.gate {
+        Gate::Open => {}
+        Gate::Paused => return Err(Rejected::QueuePaused),
+        Gate::Full => return Err(Rejected::ConcurrencyFull),
+    }
+    let length = claim.length.unwrap_or(job.visibility_timeout);
+    let lease = Lease { worker: claim.worker.clone(), until: now.plus(length.millis()), length };
+    let mut next = with(job, now, State::Processing(lease));
+    next.attempts = job.attempts.saturating_add(1);
+    next.epoch = job.epoch.next();
+    next.started_at = Some(now);
+    Ok(Step::Moved(next))
+}
+
+fn settle(job: &Job, epoch: Epoch, verdict: &Verdict, now: Wall) -> Result<Step, Rejected> {
+    if epoch != job.epoch {
+        return stale(job);
+    }
+    if job.lease().is_none() {
+        return match job.state.spent() {
+            Some(spent) if spent.repeats(verdict) => Ok(Step::Repeated(spent.answer())),
+            _ => stale(job),
+        };
+    }
+    match verdict {
+        Verdict::Complete { .. } => Ok(moved(job, now, State::Done { finished_at: now })),
+        Verdict::Fail(failure) => Ok(Step::Moved(fail(job, failure, now))),
+        Verdict::Snooze { delay } => {
+            Ok(Step::Moved(give_back(job, now, delay.from(now), Spent::Snoozed)))
+        }
+        // It keeps its place: an attempt that our own shutdown cut short goes first again.
+        Verdict::Release => {
+            Ok(Step::Moved(give_back(job, now, job.run_at.min(now), Spent::Released)))
+        }
+    }
+}
+
+fn fail(job: &Job, failure: &Failure, now: Wall) -> Job {
+    let dead = |spent| State::Failed { finished_at: now, spent: Some(spent) };
+    if !failure.retryable {
+        return with(job, now, dead(Spent::Permanent));
+    }
+    if !job.has_attempts_left() {
+        return with(job, now, dead(Spent::Exhausted));
+    }
+    let asked = failure.retry_in.map(Delay::millis);
+    let wait = asked.unwrap_or_else(|| job.retry.backoff(job.attempts, job.token()));
+    requeue(job, now, now.plus(wait), Some(Spent::Retried))
+}
+
+fn give_back(job: &Job, now: Wall, run_at: Wall, spent: Spent) -> Job {
+    let mut next = requeue(job, now, run_at, Some(spent));
+    next.attempts = job.attempts.saturating_sub(1);
+    next
+}
+
+fn requeue(job: &Job, now: Wall, run_at: Wall, spent: Option<Spent>) -> Job {
+    let mut next = with(job, now, State::Queued { ready: run_at <= now, spent });
+    next.run_at = run_at;
+    next
+}
+
+fn heartbeat(
+    job: &Job,
+    epoch: Epoch,
+    extend: Option<LeaseLength>,
+    now: Wall,
+) -> Result<Step, Rejected> {
+    match &job.state {
+        State::Processing(lease) if epoch == job.epoch => {
+            let length = extend.unwrap_or(lease.length);
+            let until = now.plus(length.millis());
+            let lease = Lease { until, length, worker: lease.worker.clone() };
+            Ok(moved(job, now, State::Processing(lease)))
+        }
+        _ => stale(job),
+    }
+}
+
+fn expire(job: &Job, trusted_since: Option<Wall>, now: Wall) -> Result<Step, Rejected> {
+    let State::Processing(lease) = &job.state else {
+        return illegal(job, EventName::Expire);
+    };
+    let held = trusted_since.map(|since| since.plus(lease.length.millis()));
+    let until = held.map_or(lease.until, |held| held.max(lease.until));
+    if until > now {
+        return Err(Rejected::NotExpired { until });
+    }
+    if job.has_attempts_left() {
+        return Ok(Step::Moved(requeue(job, now, now, None)));
+    }
+    Ok(moved(job, now, State::Failed { finished_at: now, spent: None }))
+}
+
+fn cancel(job: &Job, now: Wall) -> Result<Step, Rejected> {
+    match job.state {
+        State::Queued { .. } | State::Processing(_) => {
+            let spent = job.state.spent();
+            Ok(moved(job, now, State::Cancelled { finished_at: now, spent }))
+        }
+        State::Cancelled { .. } => Ok(Step::Repeated(StateName::Cancelled)),
+        State::Done { .. } | State::Failed { .. } => illegal(job, EventName::Cancel),
+    }
+}
+
+fn replay(job: &Job, now: Wall) -> Result<Step, Rejected> {
+    match job.state {
+        State::Failed { spent, .. } | State::Cancelled { spent, .. } => {
+            let mut next = requeue(job, now, now, spent);
+            next.attempts = 0;
+            next.generation = job.generation.saturating_add(1);
+            Ok(Step::Moved(next))
+        }
+        _ => illegal(job, EventName::Replay),
+    }
+}
+
+fn with(job: &Job, now: Wall, state: State) -> Job {
+    Job {
+        id: job.id,
+        queue: job.queue.clone(),
+        kind: job.kind.clone(),
+        state,
+        updated_at: now,
+        idempotency_key: job.idempotency_key.clone(),
+        ..*job
+    }
+}
+
+fn moved(job: &Job, now: Wall, state: State) -> Step {
+    Step::Moved(with(job, now, state))
+}
+
+fn stale(job: &Job) -> Result<Step, Rejected> {
+    Err(Rejected::Stale { state: job.state.name(), epoch: job.epoch })
+}
+
+fn illegal(job: &Job, event: EventName) -> Result<Step, Rejected> {
+    Err(Rejected::Illegal { event, state: job.state.name() })
+}

@@ -1,0 +1,189 @@
+//! Reads of committed states. Each call takes the lock once and sees one state.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::{PoisonError, RwLockReadGuard};
+
+use windlass_core::limits::LIST_SCAN_ROWS;
+use windlass_core::store::{Cursor, Dump, Filter, JobDetail, Page, Reader, StoreError, WorkerRow};
+use windlass_core::{
+    Attempt, Epoch, Job, JobId, QueueName, QueueRow, SettingKey, SettingValue, View, Wall,
+};
+
+use crate::tables::{QueueTable, Shared, Tables};
+
+/// A reader of a [`MemoryStore`](crate::MemoryStore), for any thread.
+#[derive(Debug, Clone)]
+pub struct MemoryReader {
+    pub(crate) tables: Shared<Tables>,
+}
+
+impl MemoryReader {
+    fn tables(&self) -> RwLockReadGuard<'_, Tables> {
+        self.tables.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Found<T> = Result<T, StoreError>;
+
+impl Reader for MemoryReader {
+    fn jobs(&mut self, ids: &[JobId]) -> Found<Vec<Option<JobDetail>>> {
+        let tables = self.tables();
+        Ok(ids.iter().map(|id| tables.detail(*id)).collect())
+    }
+
+    fn list(&mut self, filter: &Filter, after: Option<Cursor>, limit: usize) -> Found<Page> {
+        let tables = self.tables();
+        let mut page = Page::default();
+        let mut last = None;
+        for (seen, cursor) in tables.places(filter, after).enumerate() {
+            if page.jobs.len() == limit || seen == LIST_SCAN_ROWS {
+                page.next = last;
+                break;
+            }
+            last = Some(cursor);
+            let job = tables.jobs.get(&cursor.id).filter(|job| filter.includes(job));
+            page.jobs.extend(job.cloned());
+        }
+        Ok(page)
+    }
+
+    fn queues(&mut self) -> Found<Vec<QueueRow>> {
+        Ok(self.tables().queues.values().map(QueueTable::row).collect())
+    }
+
+    fn queue(&mut self, name: &QueueName) -> Found<Option<QueueRow>> {
+        Ok(self.tables().queues.get(name).map(QueueTable::row))
+    }
+
+    fn oldest_ready(&mut self, queue: &QueueName) -> Found<Option<Wall>> {
+        let tables = self.tables();
+        let first = tables.queues.get(queue).and_then(|queue| queue.waiting.first());
+        Ok(first.map(|cursor| cursor.at))
+    }
+
+    fn next_due(&mut self) -> Found<Option<Wall>> {
+        Ok(self.tables().scheduled.first().map(|cursor| cursor.at))
+    }
+
+    fn attempts(&mut self, id: JobId) -> Found<Vec<Attempt>> {
+        let tables = self.tables();
+        let all = tables.attempts.range((id, Epoch::NEVER)..=(id, Epoch::new(u64::MAX)));
+        Ok(all.map(|(_, attempt)| attempt.clone()).collect())
+    }
+
+    fn workers(&mut self) -> Found<Vec<WorkerRow>> {
+        Ok(self.tables().worker_rows())
+    }
+
+    fn settings(&mut self) -> Found<Vec<(SettingKey, SettingValue)>> {
+        let tables = self.tables();
+        Ok(tables.settings.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+
+    fn dump(&mut self) -> Found<Dump> {
+        let tables = self.tables();
+        Ok(Dump {
+            next_id: tables.next_id(),
+            jobs: tables.jobs.keys().filter_map(|id| tables.detail(*id)).collect(),
+            queues: tables.queues.values().map(QueueTable::row).collect(),
+            keys: tables.keys.values().cloned().collect(),
+            attempts: tables.attempts.values().cloned().collect(),
+            workers: tables.worker_rows(),
+            settings: tables.settings.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            markers: tables.markers.values().copied().collect(),
+        })
+    }
+}
+
+impl Tables {
+    pub(crate) fn finished(&self, view: View) -> Option<&BTreeSet<Cursor>> {
+        match view {
+            View::Done => Some(&self.done),
+            View::Failed => Some(&self.failed),
+            View::Cancelled => Some(&self.cancelled),
+            View::Queued | View::Scheduled | View::Processing => None,
+        }
+    }
+
+    /// The places of jobs in a filter's order, behind `after`. The narrowest key table is walked.
+    fn places(
+        &self,
+        filter: &Filter,
+        after: Option<Cursor>,
+    ) -> Box<dyn Iterator<Item = Cursor> + '_> {
+        let down = move |set| down(set, after);
+        match filter.view {
+            Some(View::Queued) => match filter.queue.as_ref() {
+                Some(name) => {
+                    let waiting = self.queues.get(name).map(|queue| &queue.waiting);
+                    Box::new(waiting.into_iter().flat_map(down))
+                }
+                None => Box::new(self.merged_waiting(after)),
+            },
+            Some(View::Scheduled) => Box::new(down(&self.scheduled)),
+            Some(View::Processing) => Box::new(self.leased_by_id(after)),
+            Some(view) => Box::new(self.finished(view).into_iter().flat_map(down)),
+            None => {
+                let to = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.id));
+                let ids = self.jobs.range((Bound::Unbounded, to)).rev();
+                Box::new(ids.map(|(id, _)| Cursor { at: Wall::new(0), id: *id }))
+            }
+        }
+    }
+
+    /// Ready jobs of all queues: the greatest of the queues' own greatest, again and again.
+    fn merged_waiting(&self, after: Option<Cursor>) -> impl Iterator<Item = Cursor> {
+        let heads = self.queues.values().map(|queue| down(&queue.waiting, after).peekable());
+        let mut heads: Vec<_> = heads.collect();
+        std::iter::from_fn(move || {
+            let tops = heads.iter_mut().enumerate().map(|(at, head)| (head.peek().copied(), at));
+            let (_, best) = tops.max()?;
+            heads[best].next()
+        })
+    }
+
+    /// Leased jobs by id. There are no more of them than workers can hold.
+    fn leased_by_id(&self, after: Option<Cursor>) -> impl Iterator<Item = Cursor> {
+        let ids = self.leased.iter().map(|cursor| cursor.id);
+        let mut ids: Vec<JobId> =
+            ids.filter(|id| after.is_none_or(|after| *id < after.id)).collect();
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        ids.into_iter().map(|id| Cursor { at: Wall::new(0), id })
+    }
+}
+
+/// The places of a key table from the greatest down, behind `after`.
+fn down(set: &BTreeSet<Cursor>, after: Option<Cursor>) -> impl Iterator<Item = Cursor> + use<'_> {
+    let to = after.map_or(Bound::Unbounded, Bound::Excluded);
+    set.range((Bound::Unbounded, to)).rev().copied()
+}
+
+/// Whether the key tables hold exactly what the rows say.
+pub(crate) fn keys_agree(tables: &Tables) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut fresh = Tables::default();
+    let jobs: Vec<Job> = tables.jobs.values().cloned().collect();
+    let changes = windlass_core::store::Changes { inserts: jobs, ..Default::default() };
+    fresh.write(changes, Wall::new(0));
+    let mut say = |same: bool, name: &str| {
+        if !same {
+            found.push(format!("the {name} keys do not match the rows"));
+        }
+    };
+    say(fresh.scheduled == tables.scheduled, "scheduled");
+    say(fresh.leased == tables.leased, "leased");
+    say(fresh.done == tables.done, "done");
+    say(fresh.failed == tables.failed, "failed");
+    say(fresh.cancelled == tables.cancelled, "cancelled");
+    let ready = |tables: &Tables| -> Vec<_> {
+        let queues = tables.queues.iter().filter(|(_, queue)| !queue.waiting.is_empty());
+        let kinds = |queue: &QueueTable| -> Vec<_> {
+            let kinds = queue.kinds.iter().filter(|(_, kind)| !kind.ready.is_empty());
+            kinds.map(|(kind, table)| (kind.clone(), table.ready.clone())).collect()
+        };
+        queues.map(|(name, q)| (name.clone(), q.waiting.clone(), kinds(q))).collect()
+    };
+    say(ready(&fresh) == ready(tables), "ready");
+    found
+}

@@ -1,0 +1,286 @@
+//! The tables: rows, and the key tables for the views by which they are found. A row and its keys
+//! change together, in [`Tables::write`] and nowhere else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, RwLock};
+
+use windlass_core::limits::ATTEMPTS_KEPT;
+use windlass_core::store::{
+    Changes, CountDelta, Cursor, Doc, JobDetail, LeaseCursor, Marker, Worker, WorkerRow,
+};
+use windlass_core::{
+    Attempt, Counts, Epoch, Excerpt, IdempotencyKey, Job, JobId, KeyRecord, Kind, Payload,
+    ProcessId, Queue, QueueName, QueueRow, Rank, SettingKey, SettingValue, State, View, Wall,
+    WorkerId,
+};
+
+/// Everything the store holds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tables {
+    /// Grows with every write: how another handle notices.
+    pub(crate) version: u64,
+    pub(crate) last_id: u64,
+    pub(crate) jobs: BTreeMap<JobId, Job>,
+    pub(crate) docs: BTreeMap<(JobId, Doc), Payload>,
+    pub(crate) errors: BTreeMap<JobId, Excerpt>,
+    pub(crate) attempts: BTreeMap<(JobId, Epoch), Attempt>,
+    pub(crate) queues: BTreeMap<QueueName, QueueTable>,
+    /// Queued, not yet due: by (`run_at`, id).
+    pub(crate) scheduled: BTreeSet<Cursor>,
+    /// Leased: by (`lease_until`, id).
+    pub(crate) leased: BTreeSet<LeaseCursor>,
+    /// Finished: by (`finished_at`, id).
+    pub(crate) done: BTreeSet<Cursor>,
+    pub(crate) failed: BTreeSet<Cursor>,
+    pub(crate) cancelled: BTreeSet<Cursor>,
+    pub(crate) keys: BTreeMap<IdempotencyKey, KeyRecord>,
+    /// Keys whose job is gone: by the end of their window.
+    pub(crate) orphans: BTreeSet<(Wall, IdempotencyKey)>,
+    pub(crate) workers: BTreeMap<WorkerId, Seen>,
+    pub(crate) settings: BTreeMap<SettingKey, SettingValue>,
+    pub(crate) markers: BTreeMap<ProcessId, Marker>,
+}
+
+/// A queue, its counters, and its ready jobs.
+#[derive(Debug, Clone)]
+pub(crate) struct QueueTable {
+    pub(crate) queue: Queue,
+    pub(crate) kinds: BTreeMap<Kind, KindTable>,
+    /// Ready jobs of all kinds: by (`run_at`, id).
+    pub(crate) waiting: BTreeSet<Cursor>,
+}
+
+/// The counters and the ready jobs of one kind in a queue.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KindTable {
+    pub(crate) counts: [i64; View::ALL.len()],
+    pub(crate) ready: BTreeSet<Rank>,
+}
+
+/// A worker that was seen.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) worker: Worker,
+    pub(crate) first: Wall,
+    pub(crate) last: Wall,
+}
+
+impl Tables {
+    pub(crate) fn next_id(&self) -> JobId {
+        JobId::new(self.last_id.saturating_add(1)).unwrap_or(JobId::LAST)
+    }
+
+    /// Keeps everything a batch changed.
+    pub(crate) fn write(&mut self, changes: Changes, now: Wall) {
+        self.version += 1;
+        for queue in changes.queues {
+            self.put_queue(queue);
+        }
+        self.write_jobs(changes.inserts, changes.updates, changes.removes);
+        for doc in changes.docs {
+            self.docs.insert((doc.job, doc.doc), doc.text);
+        }
+        self.errors.extend(changes.errors);
+        for attempt in changes.attempts {
+            self.put_attempt(attempt);
+        }
+        for record in changes.keys {
+            self.put_key(record.key.clone(), Some(record));
+        }
+        for key in changes.dropped_keys {
+            self.put_key(key, None);
+        }
+        for delta in changes.counts {
+            self.add_counts(&delta);
+        }
+        for (key, value) in changes.settings {
+            match value {
+                Some(value) => self.settings.insert(key, value),
+                None => self.settings.remove(&key),
+            };
+        }
+        self.write_workers(changes.workers, &changes.removed_workers, now);
+        if let Some(before) = changes.forget_silent {
+            self.markers.retain(|_, marker| marker.at >= before);
+            self.workers.retain(|_, seen| seen.last >= before);
+        }
+        if let Some(marker) = changes.marker {
+            self.markers.insert(marker.batch.process, marker);
+        }
+    }
+
+    fn write_jobs(&mut self, inserts: Vec<Job>, updates: Vec<(Job, Job)>, removes: Vec<Job>) {
+        for job in inserts {
+            self.last_id = self.last_id.max(job.id.get());
+            self.index(&job, true);
+            self.jobs.insert(job.id, job);
+        }
+        for (before, after) in updates {
+            self.index(&before, false);
+            self.index(&after, true);
+            self.jobs.insert(after.id, after);
+        }
+        for job in removes {
+            self.index(&job, false);
+            self.jobs.remove(&job.id);
+            for doc in [Doc::Payload, Doc::Result, Doc::Progress] {
+                self.docs.remove(&(job.id, doc));
+            }
+            self.errors.remove(&job.id);
+            self.forget_attempts(job.id, Epoch::new(u64::MAX));
+        }
+    }
+
+    /// Adds or removes the keys by which a job is found.
+    fn index(&mut self, job: &Job, add: bool) {
+        let id = job.id;
+        match &job.state {
+            State::Queued { ready: true, .. } => {
+                let queue = self.queue_table(&job.queue);
+                put(&mut queue.waiting, Cursor { at: job.run_at, id }, add);
+                put(&mut queue.kind_table(&job.kind).ready, job.rank(), add);
+            }
+            State::Queued { ready: false, .. } => {
+                put(&mut self.scheduled, Cursor { at: job.run_at, id }, add);
+            }
+            State::Processing(lease) => {
+                put(&mut self.leased, LeaseCursor { until: lease.until, id }, add);
+            }
+            State::Done { finished_at } => {
+                put(&mut self.done, Cursor { at: *finished_at, id }, add);
+            }
+            State::Failed { finished_at, .. } => {
+                put(&mut self.failed, Cursor { at: *finished_at, id }, add);
+            }
+            State::Cancelled { finished_at, .. } => {
+                put(&mut self.cancelled, Cursor { at: *finished_at, id }, add);
+            }
+        }
+    }
+
+    fn put_queue(&mut self, queue: Queue) {
+        let name = queue.name.clone();
+        self.queue_table(&name).queue = queue;
+    }
+
+    fn queue_table(&mut self, name: &QueueName) -> &mut QueueTable {
+        if !self.queues.contains_key(name) {
+            let queue = Queue::new(name.clone());
+            let table = QueueTable { queue, kinds: BTreeMap::new(), waiting: BTreeSet::new() };
+            self.queues.insert(name.clone(), table);
+        }
+        self.queues.get_mut(name).expect("it was made above")
+    }
+
+    fn add_counts(&mut self, delta: &CountDelta) {
+        let table = self.queue_table(&delta.queue);
+        let kind = table.kind_table(&delta.kind);
+        for (count, by) in kind.counts.iter_mut().zip(delta.by) {
+            *count += by;
+        }
+        if kind.counts == [0; View::ALL.len()] {
+            table.kinds.remove(&delta.kind);
+        }
+    }
+
+    fn put_attempt(&mut self, attempt: Attempt) {
+        let forgotten = attempt.epoch.get().saturating_sub(ATTEMPTS_KEPT);
+        self.forget_attempts(attempt.job, Epoch::new(forgotten));
+        self.attempts.insert((attempt.job, attempt.epoch), attempt);
+    }
+
+    fn forget_attempts(&mut self, job: JobId, to: Epoch) {
+        let old = self.attempts.range((job, Epoch::NEVER)..=(job, to));
+        let old: Vec<(JobId, Epoch)> = old.map(|(key, _)| *key).collect();
+        for key in old {
+            self.attempts.remove(&key);
+        }
+    }
+
+    fn put_key(&mut self, key: IdempotencyKey, record: Option<KeyRecord>) {
+        let until = record.as_ref().and_then(|record| record.orphan_until);
+        let left = match record {
+            Some(record) => self.keys.insert(key.clone(), record),
+            None => self.keys.remove(&key),
+        };
+        if let Some(at) = left.and_then(|record| record.orphan_until) {
+            self.orphans.remove(&(at, key.clone()));
+        }
+        if let Some(at) = until {
+            self.orphans.insert((at, key));
+        }
+    }
+
+    fn write_workers(&mut self, seen: Vec<Worker>, removed: &[WorkerId], now: Wall) {
+        for worker in seen {
+            let id = worker.id.clone();
+            let first = self.workers.get(&id).map_or(now, |known| known.first);
+            self.workers.insert(id, Seen { worker, first, last: now });
+        }
+        for id in removed {
+            self.workers.remove(id);
+        }
+    }
+
+    // Reading.
+
+    pub(crate) fn payload(&self, id: JobId) -> Option<Payload> {
+        self.docs.get(&(id, Doc::Payload)).cloned()
+    }
+
+    pub(crate) fn detail(&self, id: JobId) -> Option<JobDetail> {
+        Some(JobDetail {
+            job: self.jobs.get(&id)?.clone(),
+            payload: self.payload(id)?,
+            result: self.docs.get(&(id, Doc::Result)).cloned(),
+            progress: self.docs.get(&(id, Doc::Progress)).cloned(),
+            last_error: self.errors.get(&id).cloned(),
+        })
+    }
+
+    pub(crate) fn worker_rows(&self) -> Vec<WorkerRow> {
+        let mut rows: BTreeMap<&WorkerId, WorkerRow> = BTreeMap::new();
+        for (id, seen) in &self.workers {
+            let Seen { worker, first: started_at, last: last_seen } = seen.clone();
+            rows.insert(id, WorkerRow { worker, started_at, last_seen, running: Vec::new() });
+        }
+        for cursor in &self.leased {
+            let lease = self.jobs.get(&cursor.id).and_then(Job::lease);
+            if let Some(row) = lease.and_then(|lease| rows.get_mut(&lease.worker)) {
+                row.running.push(cursor.id);
+            }
+        }
+        for row in rows.values_mut() {
+            row.running.sort_unstable();
+        }
+        rows.into_values().collect()
+    }
+}
+
+impl QueueTable {
+    fn kind_table(&mut self, kind: &Kind) -> &mut KindTable {
+        if !self.kinds.contains_key(kind) {
+            self.kinds.insert(kind.clone(), KindTable::default());
+        }
+        self.kinds.get_mut(kind).expect("it was made above")
+    }
+
+    pub(crate) fn row(&self) -> QueueRow {
+        let kinds = self.kinds.iter().map(|(kind, table)| (kind.clone(), table.counts()));
+        QueueRow { queue: self.queue.clone(), kinds: kinds.collect() }
+    }
+}
+
+impl KindTable {
+    fn counts(&self) -> Counts {
+        Counts::new(self.counts.map(|count| u64::try_from(count).unwrap_or(0)))
+    }
+}
+
+fn put<K: Ord>(set: &mut BTreeSet<K>, key: K, add: bool) {
+    let changed = if add { set.insert(key) } else { set.remove(&key) };
+    debug_assert!(changed, "a key is added once and removed once");
+}
+
+/// Tables that several handles and readers share.
+pub(crate) type Shared<T> = Arc<RwLock<T>>;

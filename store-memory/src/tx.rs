@@ -1,0 +1,143 @@
+//! The transaction port over the tables. It finds and keeps; `windlass_core::apply` decides.
+
+use std::convert::Infallible;
+use std::ops::Bound;
+
+use windlass_core::store::{Changes, Cursor, DeadJob, LeaseCursor, Tx};
+use windlass_core::{
+    IdempotencyKey, Job, JobId, KeyRecord, Kind, Payload, QueueName, QueueRow, Queues, Rank, View,
+    Wall,
+};
+
+use crate::tables::{QueueTable, Tables};
+
+/// An open transaction: it owns the tables for as long as it lasts.
+pub(crate) struct MemoryTx<'a> {
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) now: Wall,
+}
+
+impl MemoryTx<'_> {
+    fn rows(&self, ids: impl Iterator<Item = JobId>, limit: usize) -> Vec<Job> {
+        ids.take(limit).filter_map(|id| self.tables.jobs.get(&id).cloned()).collect()
+    }
+}
+
+type Found<T> = Result<T, Infallible>;
+
+impl Tx for MemoryTx<'_> {
+    type Error = Infallible;
+
+    fn now(&self) -> Wall {
+        self.now
+    }
+
+    fn jobs(&mut self, ids: &[JobId]) -> Found<Vec<Option<Job>>> {
+        Ok(ids.iter().map(|id| self.tables.jobs.get(id).cloned()).collect())
+    }
+
+    fn keys(&mut self, keys: &[IdempotencyKey]) -> Found<Vec<Option<KeyRecord>>> {
+        Ok(keys.iter().map(|key| self.tables.keys.get(key).cloned()).collect())
+    }
+
+    fn queues(&mut self, queues: &Queues) -> Found<Vec<QueueRow>> {
+        Ok(match queues {
+            Queues::All => self.tables.queues.values().map(QueueTable::row).collect(),
+            Queues::Only(names) => {
+                let found = names.iter().filter_map(|name| self.tables.queues.get(name));
+                found.map(QueueTable::row).collect()
+            }
+        })
+    }
+
+    fn queue_count(&mut self) -> Found<usize> {
+        Ok(self.tables.queues.len())
+    }
+
+    fn ready(
+        &mut self,
+        queue: &QueueName,
+        kind: &Kind,
+        after: Option<Rank>,
+        limit: usize,
+    ) -> Found<Vec<Job>> {
+        let queue = self.tables.queues.get(queue);
+        let Some(table) = queue.and_then(|queue| queue.kinds.get(kind)) else {
+            return Ok(Vec::new());
+        };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let ranks = table.ready.range((from, Bound::Unbounded));
+        Ok(self.rows(ranks.map(|rank| rank.id), limit))
+    }
+
+    fn due(&mut self, now: Wall, limit: usize) -> Found<Vec<Job>> {
+        let due = self.tables.scheduled.range(..=Cursor { at: now, id: JobId::LAST });
+        Ok(self.rows(due.map(|cursor| cursor.id), limit))
+    }
+
+    fn expired(&mut self, now: Wall, after: Option<LeaseCursor>, limit: usize) -> Found<Vec<Job>> {
+        let to = LeaseCursor { until: now, id: JobId::LAST };
+        if after.is_some_and(|after| after >= to) {
+            return Ok(Vec::new());
+        }
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let expired = self.tables.leased.range((from, Bound::Included(to)));
+        Ok(self.rows(expired.map(|cursor| cursor.id), limit))
+    }
+
+    fn finished(&mut self, view: View, before: Wall, limit: usize) -> Found<Vec<Job>> {
+        let Some(set) = self.tables.finished(view) else { return Ok(Vec::new()) };
+        let old = set.range(..=Cursor { at: before, id: JobId::LAST });
+        Ok(self.rows(old.map(|cursor| cursor.id), limit))
+    }
+
+    fn dead(
+        &mut self,
+        queue: Option<&QueueName>,
+        kind: Option<&Kind>,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Found<(Vec<DeadJob>, Option<Cursor>)> {
+        let to = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let page = self.tables.failed.range((Bound::Unbounded, to)).rev().take(limit);
+        let page: Vec<Cursor> = page.copied().collect();
+        let next = page.last().copied().filter(|_| page.len() == limit);
+        let wanted = |job: &&Job| {
+            queue.is_none_or(|queue| job.queue == *queue)
+                && kind.is_none_or(|kind| job.kind == *kind)
+        };
+        let jobs = page.iter().filter_map(|cursor| self.tables.jobs.get(&cursor.id));
+        let dead = jobs.filter(wanted).map(|job| {
+            let error = self.tables.errors.get(&job.id).cloned();
+            DeadJob { job: job.clone(), error }
+        });
+        Ok((dead.collect(), next))
+    }
+
+    fn payloads(&mut self, ids: &[JobId]) -> Found<Vec<Payload>> {
+        let null = Payload::null;
+        Ok(ids.iter().map(|id| self.tables.payload(*id).unwrap_or_else(null)).collect())
+    }
+
+    fn orphan_keys(&mut self, now: Wall, limit: usize) -> Found<Vec<IdempotencyKey>> {
+        let over = self.tables.orphans.iter().take_while(|(until, _)| *until <= now);
+        Ok(over.take(limit).map(|(_, key)| key.clone()).collect())
+    }
+
+    fn next_due(&mut self) -> Found<Option<Wall>> {
+        Ok(self.tables.scheduled.first().map(|cursor| cursor.at))
+    }
+
+    fn next_expiry(&mut self) -> Found<Option<Wall>> {
+        Ok(self.tables.leased.first().map(|cursor| cursor.until))
+    }
+
+    fn next_id(&mut self) -> Found<JobId> {
+        Ok(self.tables.next_id())
+    }
+
+    fn write(&mut self, changes: Changes) -> Found<()> {
+        self.tables.write(changes, self.now);
+        Ok(())
+    }
+}

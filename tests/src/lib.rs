@@ -1,0 +1,1 @@
+//! The suites that every store passes, and the tools they are written with.

@@ -1,0 +1,232 @@
+//! Checks of what a file may say: words that are banned, attributes that need a reason, paths.
+//!
+//! Needles that are banned in comments too are put together from two parts, so that this file does
+//! not find itself.
+
+use super::Finding;
+use super::lexer::{code_only, end_of_item, is_name, line_of, places};
+
+/// What core may not name in its code, and what to do instead.
+const BANNED_IN_CORE: [(&str, &str); 11] = [
+    ("std::", "core is no_std: use `core::` or `alloc::`"),
+    ("extern crate std", "core is no_std: use `core` or `alloc`"),
+    ("SystemTime", "time is an argument"),
+    ("Instant", "time is an argument"),
+    ("HashMap", "its order is random: use `BTreeMap`"),
+    ("HashSet", "its order is random: use `BTreeSet`"),
+    ("thread_rng", "chance is an input: hash what is given"),
+    ("rand", "chance is an input: hash what is given"),
+    ("tokio", "core knows no runtime: return an effect"),
+    ("println!", "core prints nothing: return what there is to say"),
+    ("unsafe", "core forbids it"),
+];
+
+/// What no Rust file may hold, in comments neither, and what to do instead.
+const UNFINISHED: [(&str, &str); 6] = [
+    (concat!("to", "do!"), "finish it"),
+    (concat!("unimple", "mented!"), "finish it"),
+    (concat!("FIX", "ME"), "fix it, or open an issue"),
+    (concat!("TO", "DO"), "do it, or open an issue"),
+    (concat!("#[ig", "nore"), "a test runs or is deleted"),
+    (concat!("thread::", "sleep"), "wait for a signal, not for time"),
+];
+
+const MACHINE_PATHS: [&str; 4] =
+    [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
+
+const CORE_ATTRIBUTES: [&str; 2] = ["#![no_std]", "#![forbid(unsafe_code)]"];
+
+/// Words of the outer world in the code of core; comments and strings may name them.
+pub(crate) fn banned_in_core(text: &str) -> Vec<Finding> {
+    find_all(&code_only(text), &BANNED_IN_CORE)
+}
+
+/// Things put off, switched off or waiting, anywhere in a Rust file.
+pub(crate) fn unfinished(text: &str) -> Vec<Finding> {
+    find_all(&text.chars().collect::<Vec<char>>(), &UNFINISHED)
+}
+
+fn find_all(chars: &[char], needles: &[(&str, &str)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (needle, advice) in needles {
+        for at in places(chars, needle) {
+            let what = format!("`{needle}` may not stand here: {advice}");
+            findings.push(Finding::new(line_of(chars, at), what));
+        }
+    }
+    findings
+}
+
+/// Whether a file of core holds tests only, by its name.
+pub(crate) fn is_test_file(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
+/// Calls of `unwrap` outside of items under `#[cfg(test)]`.
+pub(crate) fn unwraps(text: &str) -> Vec<Finding> {
+    let code = code_only(text);
+    let test_item = |at: usize| {
+        let item = end_of_attribute(&code, at);
+        (at, end_of_item(&code, item))
+    };
+    let tests: Vec<_> = places(&code, "#[cfg(test)]").into_iter().map(test_item).collect();
+    let in_tests = |at: usize| tests.iter().any(|&(start, end)| (start..end).contains(&at));
+    let calls = places(&code, ".unwrap()").into_iter().filter(|&at| !in_tests(at));
+    let what = "`.unwrap()`: return an error, or `expect` why it cannot happen";
+    calls.map(|at| Finding::new(line_of(&code, at), what)).collect()
+}
+
+/// The attributes that core's root must have.
+pub(crate) fn core_attributes(text: &str) -> Vec<Finding> {
+    let code: String = code_only(text).into_iter().collect();
+    let missing = CORE_ATTRIBUTES.iter().filter(|attribute| !code.contains(*attribute));
+    missing.map(|attribute| Finding::new(1, format!("`{attribute}` is missing: add it"))).collect()
+}
+
+/// `allow` and `expect` attributes that do not say why.
+pub(crate) fn allows_without_reason(text: &str) -> Vec<Finding> {
+    let code = code_only(text);
+    let mut findings = Vec::new();
+    for needle in ["#[allow(", "#![allow(", "#[expect(", "#![expect("] {
+        for at in places(&code, needle) {
+            let attribute = &code[at..end_of_attribute(&code, at)];
+            if places(attribute, "reason").is_empty() {
+                let what = format!("`{needle}…)]` without a reason: add `reason = \"…\"`");
+                findings.push(Finding::new(line_of(&code, at), what));
+            }
+        }
+    }
+    findings
+}
+
+/// The place behind the bracket that closes the attribute at `start`.
+fn end_of_attribute(code: &[char], start: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, c) in code.iter().enumerate().skip(start) {
+        match c {
+            '[' => depth += 1,
+            ']' if depth == 1 => return at + 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+    }
+    code.len()
+}
+
+/// Absolute paths of somebody's machine; the middle of a longer path or of an address is none.
+pub(crate) fn machine_paths(text: &str) -> Vec<Finding> {
+    let chars: Vec<char> = text.chars().collect();
+    let mut findings = Vec::new();
+    for needle in MACHINE_PATHS {
+        for at in places(&chars, needle) {
+            if at > 0 && (is_name(chars[at - 1]) || chars[at - 1] == '.') {
+                continue;
+            }
+            let what =
+                format!("a path under {needle} is true on one machine only: make it relative");
+            findings.push(Finding::new(line_of(&chars, at), what));
+        }
+    }
+    findings
+}
+
+/// Whether the text says `Rust <version>`, and not some longer version.
+pub(crate) fn states_rust_version(text: &str, version: &str) -> bool {
+    let chars: Vec<char> = text.chars().collect();
+    let stated = format!("Rust {version}");
+    let behind =
+        |at: usize| chars[at + stated.chars().count()..].iter().take(2).collect::<String>();
+    let goes_on = |rest: String| {
+        let mut rest = rest.chars();
+        rest.next() == Some('.') && rest.next().is_some_and(|c| c.is_ascii_digit())
+    };
+    places(&chars, &stated).into_iter().any(|at| !goes_on(behind(at)))
+}
+
+/// Whether a changelog has a section for `version`, or one for what is not released.
+pub(crate) fn has_section(text: &str, version: &str) -> bool {
+    let titles = text.lines().filter_map(|line| line.strip_prefix("## "));
+    let first_words = titles.filter_map(|title| title.split_whitespace().next());
+    first_words.map(|word| word.trim_matches(['[', ']'])).any(|w| w == version || w == "Unreleased")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(findings: &[Finding], expected_lines: &[usize]) {
+        let lines: Vec<usize> = findings.iter().map(|finding| finding.line).collect();
+        assert_eq!(lines, expected_lines, "{findings:?}");
+    }
+
+    #[test]
+    fn every_banned_word_of_core_is_found_in_code() {
+        for (needle, _) in BANNED_IN_CORE {
+            let found = banned_in_core(&format!("use a;\nfn b() {{ {needle} }}\n"));
+            assert!(found.iter().any(|finding| finding.line == 2), "{needle} was not found");
+        }
+    }
+
+    #[test]
+    fn a_banned_word_may_be_talked_about_and_be_part_of_a_name() {
+        check(&banned_in_core("//! No std::time, no HashMap.\nconst A: &str = \"unsafe\";\n"), &[]);
+        check(&banned_in_core("#![forbid(unsafe_code)]\nlet operand = my_std::a;\n"), &[]);
+    }
+
+    #[test]
+    fn every_unfinished_thing_is_found_in_comments_too() {
+        for (needle, _) in UNFINISHED {
+            check(&unfinished(&format!("a\n// {needle}\n")), &[2]);
+        }
+        check(&unfinished("let METHODO = ignored(asleep);"), &[]);
+    }
+
+    #[test]
+    fn an_unwrap_is_found_outside_of_tests_only() {
+        let tests = "#[cfg(test)]\nmod tests {\n fn a() { b.unwrap(); }\n}\n";
+        check(&unwraps(tests), &[]);
+        check(&unwraps(&format!("{tests}fn c() {{ d.unwrap() }}\n")), &[5]);
+        check(&unwraps("#[cfg(test)]\nmod tests;\nfn c() { d.unwrap() }\n"), &[3]);
+        check(&unwraps("fn c() { d.unwrap_or(1) } // .unwrap()\n"), &[]);
+    }
+
+    #[test]
+    fn core_without_its_attributes_is_refused() {
+        check(&core_attributes("//! A.\n#![no_std]\n#![forbid(unsafe_code)]\n"), &[]);
+        check(&core_attributes("//! A.\n// #![no_std]\n#![forbid(unsafe_code)]\n"), &[1]);
+        check(&core_attributes("//! A.\n#![no_std]\n#![deny(unsafe_code)]\n"), &[1]);
+    }
+
+    #[test]
+    fn a_lint_is_switched_off_with_a_reason_only() {
+        check(&allows_without_reason("#[expect(a, reason = \"so\")]\nfn b() {}\n"), &[]);
+        check(&allows_without_reason("fn a() {}\n#[allow(b)]\nfn reason() {}\n"), &[2]);
+        check(&allows_without_reason("#![expect(\n    a,\n)]\n"), &[1]);
+    }
+
+    #[test]
+    fn a_machine_path_is_found_and_the_middle_of_an_address_is_not() {
+        for needle in MACHINE_PATHS {
+            check(&machine_paths(&format!("a\nopen {needle}b\n")), &[2]);
+            check(&machine_paths(&format!("file://{needle}b\n")), &[1]);
+            check(&machine_paths(&format!("https://a.org{needle}b\n.{needle}c\n")), &[]);
+        }
+    }
+
+    #[test]
+    fn a_longer_version_is_another_version() {
+        assert!(states_rust_version("Needs Rust 1.95 or newer.", "1.95"));
+        assert!(states_rust_version("Needs Rust 1.95.", "1.95"));
+        assert!(!states_rust_version("Needs Rust 1.950.", "1.95"));
+        assert!(!states_rust_version("Needs Rust 1.95.1.", "1.95"));
+        assert!(!states_rust_version("Needs Rust 1.94.", "1.95"));
+    }
+
+    #[test]
+    fn a_changelog_names_the_version_in_a_title() {
+        assert!(has_section("# Changelog\n## Unreleased\n", "1.0.0"));
+        assert!(has_section("## [1.0.0] - today\n", "1.0.0"));
+        assert!(!has_section("Unreleased 1.0.0\n## 0.9.0\n", "1.0.0"));
+    }
+}
