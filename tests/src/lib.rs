@@ -1,1 +1,3 @@
 //! The suites that every store passes, and the tools they are written with.
+
+pub mod stage;

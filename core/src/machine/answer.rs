@@ -1,0 +1,179 @@
+//! Answers after a commit: clients hear what came of their requests, claimed jobs start.
+
+use alloc::vec::Vec;
+
+use super::demand::{Unserved, Waiter};
+use super::input::{Answer, Effect, Phase, Run, StopReason};
+use super::pending::{Asker, Few, Taken, deal};
+use super::{Machine, Now};
+use crate::store::{AdminDone, AdminRefused, Batch, Beaten, Claimed, JobRefused, Leased, Settle};
+use crate::{Demand, EnqueueRefused, LeaseToken, Queue, Receipt, Rejected, StateName};
+
+impl Machine {
+    pub(super) fn answer_settles(
+        &mut self,
+        commands: &[Settle],
+        taken: Vec<Taken>,
+        results: Vec<Result<StateName, JobRefused>>,
+    ) {
+        let stale = results.iter().filter(|result| is_stale(result)).count();
+        self.stats.stale_reports += stale as u64;
+        let mut commands = commands.iter();
+        deal(taken, results, |taken, results| {
+            let mine = commands.by_ref().take(results.len());
+            match (taken.from, results) {
+                (Asker::Request(request), Few::One(result)) => {
+                    mine.for_each(drop);
+                    self.reply(request, Answer::Settled(result));
+                }
+                (Asker::Request(request), Few::Many(results)) => {
+                    mine.for_each(drop);
+                    self.reply(request, Answer::SettledMany(results));
+                }
+                (Asker::Local, Few::One(result)) => {
+                    for settle in mine {
+                        self.runs.settled(settle.token);
+                        if result.is_ok() {
+                            self.drain.note_settled(&settle.verdict);
+                        }
+                    }
+                }
+                (Asker::Local | Asker::Machine, _) => mine.for_each(drop),
+            }
+        });
+    }
+
+    pub(super) fn answer_beats(
+        &mut self,
+        batch: &Batch,
+        started: Now,
+        taken: Vec<Taken>,
+        local: &[LeaseToken],
+        mut results: Vec<Result<Beaten, JobRefused>>,
+    ) {
+        let own = results.split_off(results.len().saturating_sub(local.len()));
+        let mut beats = batch.beats.iter();
+        deal(taken, results, |taken, result| {
+            let (Some(beat), Few::One(result)) = (beats.next(), result) else { return };
+            match taken.from {
+                Asker::Request(request) => self.reply(request, Answer::Beaten(result)),
+                Asker::Local | Asker::Machine => self.beaten(beat.token, started, result),
+            }
+        });
+        for (token, result) in local.iter().zip(own) {
+            self.beaten(*token, started, result);
+        }
+        self.runs.plan();
+    }
+
+    /// A local run's heartbeat was heard, or refused: then it must stop.
+    fn beaten(&mut self, token: LeaseToken, started: Now, result: Result<Beaten, JobRefused>) {
+        match result {
+            Ok(_) => self.runs.beaten(token, started.mono),
+            Err(JobRefused::Rejected(Rejected::Stale { state: StateName::Cancelled, .. })) => {
+                self.stop(token, StopReason::Cancelled);
+            }
+            Err(_) => self.stop(token, StopReason::LeaseLost),
+        }
+    }
+
+    /// Answers operators; returns the queues they changed.
+    pub(super) fn answer_admin(
+        &mut self,
+        taken: Vec<Taken>,
+        results: Vec<Result<AdminDone, AdminRefused>>,
+    ) -> Vec<Queue> {
+        let mut queues = Vec::new();
+        deal(taken, results, |taken, result| {
+            let Few::One(result) = result else { return };
+            match &result {
+                Ok(AdminDone::Queue(queue)) => queues.push(queue.clone()),
+                Ok(AdminDone::Job(job)) if job.state.name() == StateName::Cancelled => {
+                    if let Some(token) = self.runs.token_of(job.id) {
+                        self.stop(token, StopReason::Cancelled);
+                    }
+                }
+                _ => {}
+            }
+            if let Asker::Request(request) = taken.from {
+                self.reply(request, Answer::Admin(result));
+            }
+        });
+        queues
+    }
+
+    pub(super) fn answer_enqueues(
+        &mut self,
+        taken: Vec<Taken>,
+        results: Vec<Result<Receipt, EnqueueRefused>>,
+    ) {
+        for receipt in results.iter().flatten() {
+            if receipt.duplicate {
+                self.stats.deduplicated += 1;
+            } else {
+                self.stats.enqueued += 1;
+            }
+        }
+        deal(taken, results, |taken, result| {
+            let Asker::Request(request) = taken.from else { return };
+            let answer = match result {
+                Few::One(one) => Answer::Enqueued(one),
+                Few::Many(many) => Answer::EnqueuedMany(many),
+            };
+            self.reply(request, answer);
+        });
+    }
+
+    /// Runs what was claimed for the local slots; or gives it back, if none may start any more.
+    pub(super) fn start(&mut self, now: Now, started: Now, claimed: Claimed) {
+        if !claimed.dry {
+            self.demands.stir_local();
+        }
+        if self.phase() != Phase::Running {
+            return self.give_back(claimed.jobs.iter().map(|leased| leased.job.token()).collect());
+        }
+        for Leased { job, payload, .. } in claimed.jobs {
+            self.runs.start(&job, started.mono, now.mono);
+            self.stats.started += 1;
+            self.effects.push_back(Effect::Run(Run { job, payload }));
+        }
+    }
+
+    /// Hands what was claimed to those who wait; what nobody is there to take is given back.
+    pub(super) fn serve(
+        &mut self,
+        now: Now,
+        demand: &Demand,
+        waiters: Vec<Waiter>,
+        claimed: Claimed,
+    ) {
+        let mut jobs = claimed.jobs.into_iter().peekable();
+        for (at, waiter) in waiters.into_iter().enumerate() {
+            let mut mine = Vec::new();
+            while let Some(Leased { job, payload, .. }) = jobs.next_if(|leased| leased.taker == at)
+            {
+                mine.push(Run { job, payload });
+            }
+            if mine.is_empty() {
+                let request = waiter.request;
+                if self.demands.unserved(demand, waiter, now.mono) == Unserved::Over {
+                    self.reply(request, Answer::Jobs(Vec::new()));
+                }
+            } else if self.demands.served(&waiter) && self.phase() == Phase::Running {
+                self.reply(waiter.request, Answer::Jobs(mine));
+            } else {
+                self.give_back(mine.iter().map(|run| run.job.token()).collect());
+                if self.phase() != Phase::Running {
+                    self.reply(waiter.request, Answer::Jobs(Vec::new()));
+                }
+            }
+        }
+        if !claimed.dry {
+            self.demands.stir_group(demand);
+        }
+    }
+}
+
+fn is_stale(result: &Result<StateName, JobRefused>) -> bool {
+    matches!(result, Err(JobRefused::Rejected(Rejected::Stale { .. })))
+}

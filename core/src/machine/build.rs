@@ -1,0 +1,119 @@
+//! Making a batch: everything that waits, whatever time has brought, and claims for everybody for
+//! whom something may have come.
+
+use super::commit::{Call, InFlight};
+use super::input::{Phase, StoreCall};
+use super::store_link::Turn;
+use super::{Machine, Now};
+use crate::store::{Admin, Batch, Beat, Purge, Reap, Settle};
+use crate::{BatchId, Mono, Verdict};
+
+impl Machine {
+    /// The next call of the store, if there is one to make. Until it is answered there is no
+    /// other.
+    pub fn poll_store(&mut self, now: Now) -> Option<StoreCall> {
+        self.advance(now);
+        self.settle_phase();
+        if self.call.is_some() || self.phase() == Phase::Stopped {
+            return None;
+        }
+        match self.link.turn(now.mono) {
+            Turn::Wait => None,
+            Turn::Look(batch) => {
+                self.call = Some(Call::Look(batch));
+                Some(StoreCall::Look(batch))
+            }
+            Turn::Reopen => {
+                self.call = Some(Call::Reopen);
+                Some(StoreCall::Reopen)
+            }
+            Turn::Commit => self.poll_commit(now).or_else(|| self.poll_check(now.mono)),
+        }
+    }
+
+    fn poll_commit(&mut self, now: Now) -> Option<StoreCall> {
+        let id = BatchId { process: self.process, seq: self.next_seq };
+        let mut batch = Batch::new(id, self.policy);
+        let running = self.phase() == Phase::Running;
+        if running && is_due(self.timers.presence, now.mono) {
+            self.note_presence(now.mono);
+        }
+        let limit = self.limits.batch;
+        let mut in_flight = InFlight::new(id, now);
+        in_flight.settles = self.pending.settles.take(limit, &mut batch.settles);
+        in_flight.beats = self.pending.beats.take(limit, &mut batch.beats);
+        in_flight.local_beats = self.runs.take_beats(now.mono);
+        let beats = in_flight.local_beats.iter();
+        let beats = beats.map(|token| Beat { token: *token, extend: None, progress: None });
+        batch.beats.extend(beats);
+        in_flight.admin = self.pending.admin.take(limit, &mut batch.admin);
+        in_flight.enqueues = self.pending.enqueues.take(limit, &mut batch.enqueues);
+        if running {
+            self.add_sweeps(&mut batch, now.mono);
+            if may_bring_ready_jobs(&batch) {
+                self.demands.stir_all();
+            }
+            let free = self.slots.saturating_sub(self.runs.busy());
+            in_flight.claims = self.demands.claim(&mut batch, &self.worker.id, free);
+        }
+        if batch.is_empty() && !(running && self.timers.refresh) {
+            return None;
+        }
+        self.timers.refresh = false;
+        self.next_seq += 1;
+        self.call = Some(Call::Commit(in_flight));
+        Some(StoreCall::Commit(batch))
+    }
+
+    fn add_sweeps(&mut self, batch: &mut Batch, now: Mono) {
+        let limit = self.limits.page;
+        if is_due(self.timers.expiry, now) || self.timers.reap_after.is_some() {
+            batch.reap = Some(Reap {
+                limit,
+                after: self.timers.reap_after,
+                expected: self.clock.expected(now),
+                trusted_since: self.clock.trusted_since(),
+            });
+        }
+        if is_due(self.timers.due, now) {
+            batch.promote = Some(limit);
+        }
+        if is_due(self.timers.purge, now) {
+            batch.purge = Some(Purge { retention: self.retention, limit });
+        }
+    }
+
+    fn note_presence(&mut self, now: Mono) {
+        self.timers.presence = self.presence.map(|every| now.plus(every));
+        self.see(self.worker.clone());
+    }
+
+    fn poll_check(&mut self, now: Mono) -> Option<StoreCall> {
+        let running = self.phase() == Phase::Running;
+        if !running || !self.has_demand() || !is_due(self.timers.check, now) {
+            return None;
+        }
+        self.timers.check = self.change_check.map(|every| now.plus(every));
+        self.call = Some(Call::Check);
+        Some(StoreCall::Check)
+    }
+}
+
+/// Whether a batch may make stored jobs claimable: then the same commit claims them.
+fn may_bring_ready_jobs(batch: &Batch) -> bool {
+    let given_back = |settle: &Settle| matches!(settle.verdict, Verdict::Release);
+    let opened = |command: &Admin| match command {
+        Admin::Replay(_) | Admin::ReplayDead { .. } => true,
+        Admin::Resume(_) | Admin::SetQueue(..) => true,
+        Admin::Cancel(_) | Admin::Delete(_) | Admin::Pause(_) | Admin::SetSetting(..) => false,
+        Admin::SeeWorker(_) | Admin::RemoveWorker(_) => false,
+    };
+    batch.reap.is_some()
+        || batch.promote.is_some()
+        || batch.admin.iter().any(opened)
+        || batch.settles.iter().any(given_back)
+}
+
+fn is_due(at: Option<Mono>, now: Mono) -> bool {
+    at.is_some_and(|at| at <= now)
+}

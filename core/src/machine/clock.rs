@@ -1,0 +1,67 @@
+//! The guard against a stepped wall clock.
+//!
+//! Stored instants are wall time, timers are monotonic. When the two disagree on how long ago the
+//! last commit was, somebody has set the wall clock: leases given before that count their length
+//! again from there, so that no healthy job is reaped for it.
+
+use crate::limits::CLOCK_STEP;
+use crate::{Millis, Mono, Now, Wall};
+
+/// Compares the store's wall clock with the monotonic clock, commit by commit.
+#[derive(Debug, Default)]
+pub(super) struct ClockGuard {
+    /// The store's clock at the last commit.
+    anchor: Option<Now>,
+    /// This process's own wall clock at the last commit.
+    own: Option<Now>,
+    /// When this process's own wall clock was last looked at.
+    looked: Mono,
+    trusted_since: Option<Wall>,
+}
+
+impl ClockGuard {
+    /// What the store's clock should read now.
+    pub(super) fn expected(&self, mono: Mono) -> Option<Wall> {
+        self.anchor.map(|anchor| anchor.wall.plus(mono.since(anchor.mono)))
+    }
+
+    /// The instant from which the clock is trusted, if it was stepped.
+    pub(super) fn trusted_since(&self) -> Option<Wall> {
+        self.trusted_since
+    }
+
+    /// Notes the store's clock as a commit read it; `started` is when that commit was begun.
+    /// Returns whether it was stepped.
+    pub(super) fn observe(&mut self, store: Wall, started: Now) -> bool {
+        let expected = self.expected(started.mono);
+        let stepped = expected.is_some_and(|expected| expected.distance(store) > CLOCK_STEP);
+        if stepped {
+            self.trusted_since = Some(store);
+        }
+        self.anchor = Some(Now::new(store, started.mono));
+        self.own = Some(started);
+        stepped
+    }
+
+    /// Whether this process's own wall clock was set since the last commit.
+    pub(super) fn own_step(&mut self, now: Now) -> bool {
+        self.looked = now.mono;
+        self.own.is_some_and(|own| {
+            let expected = own.wall.plus(now.mono.since(own.mono));
+            expected.distance(now.wall) > CLOCK_STEP
+        })
+    }
+
+    /// When to look at this process's own wall clock again.
+    pub(super) fn next_look(&self) -> Mono {
+        self.looked.plus(LONGEST_SLEEP)
+    }
+
+    /// The monotonic instant of a stored one.
+    pub(super) fn mono(&self, at: Wall) -> Option<Mono> {
+        self.anchor.map(|anchor| anchor.mono.plus(at.since(anchor.wall)))
+    }
+}
+
+/// The longest a machine sleeps on a stored instant before it looks at the wall clock again.
+const LONGEST_SLEEP: Millis = Millis::minutes(1);

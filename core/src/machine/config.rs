@@ -1,0 +1,81 @@
+//! What a machine is told once, when it is made.
+
+use crate::store::{Retention, Worker};
+use crate::{Demand, Millis, Policy, ProcessId, limits};
+
+/// What a machine is told when it is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Unique per boot.
+    pub process: ProcessId,
+    /// Who runs the local jobs. Its id is unique per boot too.
+    pub worker: Worker,
+    /// How many local jobs run at once.
+    pub slots: usize,
+    /// What the local slots run.
+    pub demand: Demand,
+    /// Defaults for jobs that do not say.
+    pub policy: Policy,
+    /// How long finished jobs are kept.
+    pub retention: Retention,
+    /// How often this worker, and remote ones that poll here, are noted as alive; never if not
+    /// set.
+    pub presence: Option<Millis>,
+    /// How often to look whether other processes have written; never if not set.
+    pub change_check: Option<Millis>,
+    /// How long stopped runs have to end after the hard deadline.
+    pub force_grace: Millis,
+    /// What may pile up.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// The usual, for this process and worker: runs every kind of every queue on `slots` slots.
+    pub fn new(process: ProcessId, worker: Worker, slots: usize) -> Self {
+        Self {
+            process,
+            worker,
+            slots,
+            demand: Demand::ALL,
+            policy: Policy::default(),
+            retention: Retention::default(),
+            presence: None,
+            change_check: None,
+            force_grace: Millis::new(500),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What may pile up in a machine before it refuses more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// New jobs that wait for their commit.
+    pub waiting_jobs: usize,
+    /// Reports and heartbeats of remote workers that wait for their commit.
+    pub waiting_reports: usize,
+    /// Operators' commands that wait for their commit.
+    pub waiting_admin: usize,
+    /// Remote workers that wait for jobs.
+    pub waiting_polls: usize,
+    /// Commands of one kind in one batch, unless a single request has more.
+    pub batch: usize,
+    /// Rows that one reaping, one promotion or one purge touches.
+    pub page: usize,
+    /// How often a request is tried when the store refuses, before its caller is told.
+    pub tries: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            waiting_jobs: 2 * limits::JOBS_PER_REQUEST,
+            waiting_reports: 20_000,
+            waiting_admin: 1_000,
+            waiting_polls: 10_000,
+            batch: 10_000,
+            page: limits::PAGE_ROWS,
+            tries: 5,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Shutdown as phases of the machine: running, draining, forcing, stopped.
+//!
+//! Draining admits and starts nothing; reports and heartbeats go on. At the deadline, what still
+//! runs is told to stop, and is given back once it has. A run that does not end even then is left:
+//! giving back what still runs would let it run twice at once.
+
+use alloc::vec::Vec;
+
+use super::commit::Call;
+use super::input::{Answer, Phase, Refused, ShutdownReport, StopReason, WakeReason, Wakeup};
+use super::pending::{Asker, Few};
+use super::{Machine, Now};
+use crate::store::{Admin, Cause};
+use crate::{LeaseToken, Millis, Mono, Verdict};
+
+/// How far the shutdown has come, and what it has met.
+#[derive(Debug)]
+pub(super) struct Drain {
+    phase: Phase,
+    deadline: Option<Mono>,
+    force_grace: Millis,
+    said_farewell: bool,
+    report: ShutdownReport,
+}
+
+impl Drain {
+    pub(super) fn new(force_grace: Millis) -> Self {
+        let report = ShutdownReport::default();
+        Self { phase: Phase::Running, deadline: None, force_grace, said_farewell: false, report }
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(super) fn report(&self) -> &ShutdownReport {
+        &self.report
+    }
+
+    /// When the phase ends by itself.
+    pub(super) fn wakeup(&self) -> Option<Wakeup> {
+        let reason = match self.phase {
+            Phase::Draining => WakeReason::DrainDeadline,
+            Phase::Forcing => WakeReason::ForceDeadline,
+            Phase::Running | Phase::Stopped => return None,
+        };
+        self.deadline.map(|at| Wakeup { at, reason })
+    }
+
+    /// Notes that a local run's verdict was recorded.
+    pub(super) fn note_settled(&mut self, verdict: &Verdict) {
+        match verdict {
+            _ if self.phase == Phase::Running => {}
+            Verdict::Release => self.report.released += 1,
+            _ => self.report.finished += 1,
+        }
+    }
+
+    /// Notes a run whose end will not be recorded.
+    pub(super) fn note_left(&mut self, token: LeaseToken) {
+        if self.phase != Phase::Running {
+            self.report.left.push(token);
+        }
+    }
+}
+
+impl Machine {
+    pub(super) fn drain(&mut self, now: Now, deadline: Millis) {
+        if self.phase() != Phase::Running {
+            self.stats.ignored += 1;
+            return;
+        }
+        self.drain.phase = Phase::Draining;
+        self.drain.deadline = Some(now.mono.plus(deadline));
+        self.dismiss_polls();
+    }
+
+    /// Polls end at once when nothing is handed out any more.
+    pub(super) fn dismiss_polls(&mut self) {
+        for request in self.demands.dismiss() {
+            self.reply(request, Answer::Jobs(Vec::new()));
+        }
+    }
+
+    pub(super) fn force(&mut self, now: Now) {
+        match self.phase() {
+            Phase::Running => {
+                self.drain(now, Millis::ZERO);
+                self.begin_forcing(now);
+            }
+            Phase::Draining => self.begin_forcing(now),
+            Phase::Forcing => self.end_forcing(),
+            Phase::Stopped => self.stats.ignored += 1,
+        }
+    }
+
+    pub(super) fn drain_deadlines(&mut self, now: Now) {
+        if self.drain.deadline.is_none_or(|at| at > now.mono) {
+            return;
+        }
+        match self.phase() {
+            Phase::Draining => self.begin_forcing(now),
+            Phase::Forcing => self.end_forcing(),
+            Phase::Running | Phase::Stopped => {}
+        }
+    }
+
+    fn begin_forcing(&mut self, now: Now) {
+        self.drain.phase = Phase::Forcing;
+        self.drain.report.forced = true;
+        self.drain.deadline = Some(now.mono.plus(self.drain.force_grace));
+        let tokens: Vec<LeaseToken> = self.runs.tokens().collect();
+        for token in tokens {
+            self.stop(token, StopReason::Shutdown);
+        }
+    }
+
+    /// Time is up: whatever is not recorded is left to its lease.
+    fn end_forcing(&mut self) {
+        self.drain.report.left.extend(self.runs.tokens());
+        for request in self.dismiss_pending() {
+            self.refuse(request, Refused::ShuttingDown);
+        }
+        if let Some(Call::Commit(in_flight)) = self.call.take() {
+            let cause = Cause::new("the process stopped while the batch was being committed");
+            for request in in_flight.requests() {
+                self.refuse(request, Refused::Unknown(cause.clone()));
+            }
+        }
+        self.stop_here();
+    }
+
+    /// Moves on once nothing is left to do: a last word to the store, then the end.
+    pub(super) fn settle_phase(&mut self) {
+        let ending = matches!(self.phase(), Phase::Draining | Phase::Forcing);
+        let idle = self.runs.is_empty() && self.pending.is_empty() && self.call.is_none();
+        let decided = self.link.is_ready() || !self.link.is_usable();
+        if !ending || !idle || !decided {
+            return;
+        }
+        let registered = self.presence.is_some() && self.link.is_ready();
+        if registered && !self.drain.said_farewell {
+            self.drain.said_farewell = true;
+            let remove = Admin::RemoveWorker(self.worker.id.clone());
+            self.pending.admin.push(Asker::Machine, Few::One(remove));
+            return;
+        }
+        self.stop_here();
+    }
+
+    fn stop_here(&mut self) {
+        self.dismiss_polls();
+        self.drain.phase = Phase::Stopped;
+        self.drain.deadline = None;
+    }
+
+    /// Drops everything that clients wait for and that is in no batch yet, and says who.
+    pub(super) fn dismiss_pending(&mut self) -> Vec<crate::RequestId> {
+        let pending = &mut self.pending;
+        let mut who = pending.settles.dismiss();
+        who.append(&mut pending.beats.dismiss());
+        who.append(&mut pending.admin.dismiss());
+        who.append(&mut pending.enqueues.dismiss());
+        who
+    }
+}

@@ -1,0 +1,228 @@
+//! Local runs: which leases this process holds, and what time does to them.
+//!
+//! A run holds its slot until its handler has returned or was stopped, and its lease until the
+//! store has answered its verdict. The lease is extended at a third of its length while the handler
+//! runs, and the run is stopped before the lease ends if that cannot be written.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::input::{StopReason, WakeReason, Wakeup};
+use crate::{Job, LeaseToken, Millis, Mono};
+
+/// The runs of this process.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    held: BTreeMap<LeaseToken, Entry>,
+    /// How many of them have returned and wait for the store's answer.
+    settling: usize,
+    /// No run needs anything before this.
+    next: Option<Wakeup>,
+    /// Whether some run wants a heartbeat.
+    beats_wanted: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    length: Millis,
+    /// When the lease ends, by this process's own clock, counted from before the commit.
+    lease_end: Mono,
+    beat_at: Mono,
+    timeout_at: Option<Mono>,
+    stage: Stage,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Its handler runs.
+    Running,
+    /// Its handler was told to stop. It gets no more heartbeats.
+    Stopping(StopReason),
+    /// Its handler has returned; the store is to be told.
+    Settling,
+}
+
+/// Whether a run had been told to stop when it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It had not.
+    ByItself,
+    /// It had.
+    Told(StopReason),
+}
+
+impl Entry {
+    fn renew(&mut self, from: Mono) {
+        self.lease_end = from.plus(self.length);
+        self.beat_at = from.plus(self.length.part(3));
+    }
+
+    /// When it must stop unless its lease was extended: with a tenth of it left.
+    fn stop_at(&self) -> Mono {
+        let tenth = self.length.part(10);
+        Mono::new(self.lease_end.get().saturating_sub(tenth.get()))
+    }
+
+    fn next(&self, beats_wanted: bool) -> Option<Wakeup> {
+        if self.stage != Stage::Running {
+            return None;
+        }
+        let beat = Wakeup { at: self.beat_at, reason: WakeReason::Heartbeat };
+        let end = Wakeup { at: self.stop_at(), reason: WakeReason::LeaseEnd };
+        let timeout = self.timeout_at.map(|at| Wakeup { at, reason: WakeReason::JobTimeout });
+        let beat = (!beats_wanted).then_some(beat);
+        [Some(end), timeout, beat].into_iter().flatten().min()
+    }
+}
+
+impl Runs {
+    /// How many slots are taken.
+    pub(super) fn busy(&self) -> usize {
+        self.held.len() - self.settling
+    }
+
+    /// Whether this process holds no lease.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    pub(super) fn tokens(&self) -> impl Iterator<Item = LeaseToken> {
+        self.held.keys().copied()
+    }
+
+    /// Notes a run whose claim was begun at `from`.
+    pub(super) fn start(&mut self, job: &Job, from: Mono, now: Mono) {
+        let length = job.lease().map_or(Millis::ZERO, |lease| lease.length.millis());
+        let timeout_at = job.timeout.map(|timeout| now.plus(timeout.millis()));
+        let stage = Stage::Running;
+        let mut entry = Entry { length, lease_end: from, beat_at: from, timeout_at, stage };
+        entry.renew(from);
+        self.next = self.next.into_iter().chain(entry.next(false)).min();
+        self.held.insert(job.token(), entry);
+    }
+
+    /// The handler has returned or was stopped: its slot is free. Says whether it had been
+    /// told to stop; `None` if there is no such handler.
+    pub(super) fn end(&mut self, token: LeaseToken) -> Option<Ended> {
+        let entry = self.held.get_mut(&token)?;
+        let ended = match entry.stage {
+            Stage::Running => Ended::ByItself,
+            Stage::Stopping(reason) => Ended::Told(reason),
+            Stage::Settling => return None,
+        };
+        entry.stage = Stage::Settling;
+        self.settling += 1;
+        if self.busy() == 0 {
+            (self.next, self.beats_wanted) = (None, false);
+        }
+        Some(ended)
+    }
+
+    /// The store has answered the verdict of a run, or nobody will ask it.
+    pub(super) fn settled(&mut self, token: LeaseToken) {
+        if let Some(Entry { stage: Stage::Settling, .. }) = self.held.get(&token) {
+            self.held.remove(&token);
+            self.settling -= 1;
+        }
+    }
+
+    /// Drops the runs whose verdict the store will never answer, and says which.
+    pub(super) fn drop_settling(&mut self) -> Vec<LeaseToken> {
+        let settling = self.held.iter().filter(|(_, run)| run.stage == Stage::Settling);
+        let settling: Vec<LeaseToken> = settling.map(|(token, _)| *token).collect();
+        for token in &settling {
+            self.settled(*token);
+        }
+        settling
+    }
+
+    /// Marks a run as stopping; says whether it was not already.
+    pub(super) fn stop(&mut self, token: LeaseToken, reason: StopReason) -> bool {
+        match self.held.get_mut(&token) {
+            Some(entry) if entry.stage == Stage::Running => {
+                entry.stage = Stage::Stopping(reason);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The token by which this process runs a job, if it does.
+    pub(super) fn token_of(&self, job: crate::JobId) -> Option<LeaseToken> {
+        let first = LeaseToken { job, epoch: crate::Epoch::NEVER };
+        let last = LeaseToken { job, epoch: crate::Epoch::new(u64::MAX) };
+        let mut running =
+            self.held.range(first..=last).filter(|(_, run)| run.stage == Stage::Running);
+        running.next_back().map(|(token, _)| *token)
+    }
+
+    pub(super) fn holds(&self, token: LeaseToken) -> bool {
+        self.held.get(&token).is_some_and(|run| run.stage == Stage::Running)
+    }
+
+    /// Lets time pass: returns the runs that must stop now, and why.
+    pub(super) fn advance(&mut self, now: Mono) -> Vec<(LeaseToken, StopReason)> {
+        if self.next.is_none_or(|next| next.at > now) {
+            return Vec::new();
+        }
+        let mut stops = Vec::new();
+        for (token, run) in self.held.iter_mut().filter(|(_, run)| run.stage == Stage::Running) {
+            let reason = if run.timeout_at.is_some_and(|at| at <= now) {
+                StopReason::TimedOut
+            } else if run.stop_at() <= now {
+                StopReason::LeaseLost
+            } else {
+                self.beats_wanted |= run.beat_at <= now;
+                continue;
+            };
+            run.stage = Stage::Stopping(reason);
+            stops.push((*token, reason));
+        }
+        self.plan();
+        stops
+    }
+
+    /// The runs to extend in a batch made now: those that are due, and those that soon will be.
+    pub(super) fn take_beats(&mut self, now: Mono) -> Vec<LeaseToken> {
+        if !self.beats_wanted {
+            return Vec::new();
+        }
+        self.beats_wanted = false;
+        let mut due = Vec::new();
+        for (token, run) in self.held.iter_mut().filter(|(_, run)| run.stage == Stage::Running) {
+            if run.beat_at <= now.plus(run.length.part(12)) {
+                run.beat_at = now.plus(run.length.part(3));
+                due.push(*token);
+            }
+        }
+        self.plan();
+        due
+    }
+
+    /// A heartbeat was written by a commit begun at `from`.
+    pub(super) fn beaten(&mut self, token: LeaseToken, from: Mono) {
+        if let Some(run) = self.held.get_mut(&token) {
+            run.renew(from);
+        }
+    }
+
+    /// A heartbeat was not written: it is wanted as soon as the store can be tried again.
+    pub(super) fn beat_failed(&mut self, token: LeaseToken, now: Mono) {
+        if let Some(run) = self.held.get_mut(&token) {
+            run.beat_at = now;
+            self.beats_wanted = true;
+        }
+    }
+
+    /// When a run next needs something.
+    pub(super) fn next(&self) -> Option<Wakeup> {
+        self.next
+    }
+
+    /// Works out anew when a run next needs something.
+    pub(super) fn plan(&mut self) {
+        let wanted = self.beats_wanted;
+        self.next = self.held.values().filter_map(|run| run.next(wanted)).min();
+    }
+}
