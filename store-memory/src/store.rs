@@ -78,9 +78,19 @@ impl MemoryStore {
         self.faults.push_back(None);
     }
 
+    /// Lets every commit pass from now on.
+    pub fn clear_faults(&mut self) {
+        self.faults.clear();
+    }
+
     /// Whether the keys by which jobs are found match the rows; every disagreement otherwise.
     pub fn verify(&self) -> Vec<String> {
         keys_agree(&self.tables.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How many job rows commits have read so far: to show that a cost does not grow.
+    pub fn rows_read(&self) -> u64 {
+        self.tables().rows_read
     }
 
     fn tables(&self) -> RwLockWriteGuard<'_, Tables> {

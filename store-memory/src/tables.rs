@@ -19,6 +19,8 @@ use windlass_core::{
 pub(crate) struct Tables {
     /// Grows with every write: how another handle notices.
     pub(crate) version: u64,
+    /// How many job rows transactions have read.
+    pub(crate) rows_read: u64,
     pub(crate) last_id: u64,
     pub(crate) jobs: BTreeMap<JobId, Job>,
     pub(crate) docs: BTreeMap<(JobId, Doc), Payload>,

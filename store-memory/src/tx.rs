@@ -18,8 +18,11 @@ pub(crate) struct MemoryTx<'a> {
 }
 
 impl MemoryTx<'_> {
-    fn rows(&self, ids: impl Iterator<Item = JobId>, limit: usize) -> Vec<Job> {
-        ids.take(limit).filter_map(|id| self.tables.jobs.get(&id).cloned()).collect()
+    /// The rows of the jobs that `find` finds; they are counted.
+    fn rows(&mut self, find: impl FnOnce(&Tables) -> Vec<JobId>) -> Vec<Job> {
+        let ids = find(self.tables);
+        self.tables.rows_read += ids.len() as u64;
+        ids.iter().filter_map(|id| self.tables.jobs.get(id).cloned()).collect()
     }
 }
 
@@ -33,6 +36,7 @@ impl Tx for MemoryTx<'_> {
     }
 
     fn jobs(&mut self, ids: &[JobId]) -> Found<Vec<Option<Job>>> {
+        self.tables.rows_read += ids.len() as u64;
         Ok(ids.iter().map(|id| self.tables.jobs.get(id).cloned()).collect())
     }
 
@@ -61,18 +65,22 @@ impl Tx for MemoryTx<'_> {
         after: Option<Rank>,
         limit: usize,
     ) -> Found<Vec<Job>> {
-        let queue = self.tables.queues.get(queue);
-        let Some(table) = queue.and_then(|queue| queue.kinds.get(kind)) else {
-            return Ok(Vec::new());
-        };
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let ranks = table.ready.range((from, Bound::Unbounded));
-        Ok(self.rows(ranks.map(|rank| rank.id), limit))
+        Ok(self.rows(|tables| {
+            let queue = tables.queues.get(queue);
+            let Some(table) = queue.and_then(|queue| queue.kinds.get(kind)) else {
+                return Vec::new();
+            };
+            let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let ranks = table.ready.range((from, Bound::Unbounded));
+            ranks.take(limit).map(|rank| rank.id).collect()
+        }))
     }
 
     fn due(&mut self, now: Wall, limit: usize) -> Found<Vec<Job>> {
-        let due = self.tables.scheduled.range(..=Cursor { at: now, id: JobId::LAST });
-        Ok(self.rows(due.map(|cursor| cursor.id), limit))
+        Ok(self.rows(|tables| {
+            let due = tables.scheduled.range(..=Cursor { at: now, id: JobId::LAST });
+            due.take(limit).map(|cursor| cursor.id).collect()
+        }))
     }
 
     fn expired(&mut self, now: Wall, after: Option<LeaseCursor>, limit: usize) -> Found<Vec<Job>> {
@@ -81,14 +89,18 @@ impl Tx for MemoryTx<'_> {
             return Ok(Vec::new());
         }
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let expired = self.tables.leased.range((from, Bound::Included(to)));
-        Ok(self.rows(expired.map(|cursor| cursor.id), limit))
+        Ok(self.rows(|tables| {
+            let expired = tables.leased.range((from, Bound::Included(to)));
+            expired.take(limit).map(|cursor| cursor.id).collect()
+        }))
     }
 
     fn finished(&mut self, view: View, before: Wall, limit: usize) -> Found<Vec<Job>> {
-        let Some(set) = self.tables.finished(view) else { return Ok(Vec::new()) };
-        let old = set.range(..=Cursor { at: before, id: JobId::LAST });
-        Ok(self.rows(old.map(|cursor| cursor.id), limit))
+        Ok(self.rows(|tables| {
+            let Some(set) = tables.finished(view) else { return Vec::new() };
+            let old = set.range(..=Cursor { at: before, id: JobId::LAST });
+            old.take(limit).map(|cursor| cursor.id).collect()
+        }))
     }
 
     fn dead(
@@ -102,6 +114,7 @@ impl Tx for MemoryTx<'_> {
         let page = self.tables.failed.range((Bound::Unbounded, to)).rev().take(limit);
         let page: Vec<Cursor> = page.copied().collect();
         let next = page.last().copied().filter(|_| page.len() == limit);
+        self.tables.rows_read += page.len() as u64;
         let wanted = |job: &&Job| {
             queue.is_none_or(|queue| job.queue == *queue)
                 && kind.is_none_or(|kind| job.kind == *kind)

@@ -79,7 +79,15 @@ impl<S: Store> Stage<S> {
     /// Polls for one job of any kind in the default queue.
     pub fn poll(&mut self, worker: &str, wait: Millis) -> RequestId {
         let queues = Queues::only(vec![QueueName::default()]);
-        let demand = Demand { queues, kinds: windlass_core::Kinds::All };
+        self.poll_with(worker, Demand { queues, ..Demand::ALL }, wait)
+    }
+
+    /// Polls for one job of this demand, without waiting.
+    pub fn poll_for(&mut self, worker: &str, demand: Demand) -> RequestId {
+        self.poll_with(worker, demand, Millis::ZERO)
+    }
+
+    fn poll_with(&mut self, worker: &str, demand: Demand, wait: Millis) -> RequestId {
         let worker = worker_named(worker, WorkerKind::Remote);
         self.request(Request::Poll(Poll { worker, demand, max: 1, wait, length: None }))
     }
@@ -162,9 +170,15 @@ impl<S: Store> Stage<S> {
         panic!("the machine wakes without end:\n{}", self.log);
     }
 
+    /// Lets time pass while the driver is stuck in a call.
+    pub fn idle(&mut self, length: Millis) {
+        self.jump(self.now.mono.plus(length));
+        let _ = self.take_call();
+    }
+
     /// Sets the wall clock, by so many milliseconds; no time passes.
     pub fn step_wall(&mut self, by: i64) {
-        self.now.wall = Wall::new(self.now.wall.get() + by);
+        self.now.wall = Wall::new(self.now.wall.get().saturating_add(by));
         let _ = writeln!(self.log, "{} ~ the wall clock is set by {by} ms", self.clock());
     }
 

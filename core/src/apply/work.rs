@@ -324,13 +324,13 @@ impl<'t, T: Tx> Work<'t, T> {
         Ok(Ok(()))
     }
 
-    /// Changes a queue that exists. Its waiting jobs may have become claimable.
+    /// Changes a queue that exists. Unless it is paused, its jobs may have become claimable.
     pub(super) fn change_queue(&mut self, name: &QueueName, change: impl FnOnce(&mut Queue)) {
         if let Some(at) = self.by_name.get(name) {
             let work = &mut self.queues[*at];
             change(&mut work.queue);
             work.dirty = true;
-            work.stirred = true;
+            work.stirred |= !work.queue.paused;
         }
     }
 

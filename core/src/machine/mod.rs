@@ -307,6 +307,13 @@ impl Machine {
         }
         let from = Asker::Request(id);
         match request {
+            // Nothing to do needs no commit.
+            Request::EnqueueMany(new) if new.is_empty() => {
+                self.reply(id, Answer::EnqueuedMany(Vec::new()));
+            }
+            Request::SettleMany(settles) if settles.is_empty() => {
+                self.reply(id, Answer::SettledMany(Vec::new()));
+            }
             Request::Enqueue(new) => self.pending.enqueues.push(from, Few::One(new)),
             Request::EnqueueMany(new) => self.pending.enqueues.push(from, Few::Many(new)),
             Request::Settle(settle) => self.pending.settles.push(from, Few::One(settle)),
