@@ -310,7 +310,7 @@ fn any_act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 1_500,
+        cases: ProptestConfig::default().cases.max(1_500),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -400,6 +400,9 @@ impl<'t, T: Tx> Work<'t, T> {
                 (None, _) => {}
             }
         }
+        if !changes.removes.is_empty() {
+            forget_words_on_removed(changes);
+        }
     }
 
     fn gather_keys(&mut self, changes: &mut Changes) {
@@ -428,6 +431,14 @@ impl<'t, T: Tx> Work<'t, T> {
             }
         }
     }
+}
+
+/// A job may be reported on and removed in one batch: then nothing of the report is kept.
+fn forget_words_on_removed(changes: &mut Changes) {
+    let removed: BTreeSet<JobId> = changes.removes.iter().map(|job| job.id).collect();
+    changes.docs.retain(|write| !removed.contains(&write.job));
+    changes.errors.retain(|(job, _)| !removed.contains(job));
+    changes.attempts.retain(|attempt| !removed.contains(&attempt.job));
 }
 
 impl Entry {

@@ -121,8 +121,9 @@ impl Machine {
         for request in self.dismiss_pending() {
             self.refuse(request, Refused::ShuttingDown);
         }
+        let cause = Cause::new("the process stopped while the batch was being committed");
+        self.refuse_doubtful(&cause);
         if let Some(Call::Commit(in_flight)) = self.call.take() {
-            let cause = Cause::new("the process stopped while the batch was being committed");
             for request in in_flight.requests() {
                 self.refuse(request, Refused::Unknown(cause.clone()));
             }

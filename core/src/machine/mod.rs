@@ -282,6 +282,7 @@ impl Machine {
         for (token, reason) in self.runs.advance(now.mono) {
             self.effects.push_back(Effect::Stop { token, reason });
         }
+        self.link.advance(now.mono);
         if self.clock.own_step(now) {
             self.timers.refresh = true;
         }

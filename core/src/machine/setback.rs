@@ -125,6 +125,15 @@ impl Machine {
         self.link.break_down(doubt, cause.clone(), now.mono);
     }
 
+    /// Tells those whose batch is in doubt that nobody will find out for them.
+    pub(super) fn refuse_doubtful(&mut self, cause: &Cause) {
+        if let Some(Doubt::Open(open)) = self.link.take_doubt() {
+            for request in open.in_flight.requests() {
+                self.refuse(request, Refused::Unknown(cause.clone()));
+            }
+        }
+    }
+
     fn refuse_waiting(&mut self, cause: &Cause) {
         for request in self.dismiss_pending() {
             self.refuse(request, Refused::Unavailable(cause.clone()));
@@ -133,11 +142,7 @@ impl Machine {
 
     /// The store is lost for good: everybody is told, and everything stops.
     pub(super) fn lose(&mut self, cause: &Cause) {
-        if let Some(Doubt::Open(open)) = self.link.take_doubt() {
-            for request in open.in_flight.requests() {
-                self.refuse(request, Refused::Unknown(cause.clone()));
-            }
-        }
+        self.refuse_doubtful(cause);
         self.link.lose(cause.clone());
         self.refuse_waiting(cause);
         for request in self.demands.dismiss() {

@@ -45,11 +45,17 @@ pub(super) enum Turn {
 }
 
 impl Link {
+    /// Lets time pass: what was to be tried again later may be tried now.
+    pub(super) fn advance(&mut self, now: Mono) {
+        if matches!(self.state, State::Waiting { until } if until <= now) {
+            self.state = State::Ready;
+        }
+    }
+
     /// What may be asked of the store now.
     pub(super) fn turn(&self, now: Mono) -> Turn {
         match &self.state {
             State::Ready => Turn::Commit,
-            State::Waiting { until } if *until <= now => Turn::Commit,
             State::Doubtful { doubt, until } if *until <= now => Turn::Look(doubt.batch_id()),
             State::Broken { until, .. } if *until <= now => Turn::Reopen,
             _ => Turn::Wait,
@@ -68,6 +74,7 @@ impl Link {
         }
     }
 
+    /// Whether a batch may be committed.
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready)
     }
@@ -89,10 +96,8 @@ impl Link {
         match (&self.state, self.cause.clone()) {
             (State::Lost, Some(cause)) => Health::Lost(cause),
             (State::Broken { .. }, Some(cause)) => Health::Reopening(cause),
-            (State::Waiting { .. } | State::Doubtful { .. }, Some(cause)) => {
-                Health::Retrying(cause)
-            }
-            _ => Health::Good,
+            (_, Some(cause)) => Health::Retrying(cause),
+            (_, None) => Health::Good,
         }
     }
 
