@@ -77,7 +77,7 @@ macro_rules! text_type {
                 &self.0
             }
 
-            /// Whether both are the same allocation: a cheap answer before comparing texts.
+            /// Whether both are the same text; quick where they share it.
             pub fn same(&self, other: &Self) -> bool {
                 Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
             }
@@ -133,7 +133,7 @@ text_type! {
 }
 text_type! {
     /// The value of a setting kept in the store.
-    SettingValue, "setting value", |text| within(text, SETTING_VALUE_BYTES)
+    SettingValue, "setting value", |text| within(text, SETTING_VALUE_BYTES).and_then(|()| no_nul(text))
 }
 text_type! {
     /// A client's own name for a request, so that a repeated request gives one job.
@@ -172,6 +172,16 @@ fn name(text: &str) -> Result<(), NameProblem> {
         Some((at, given)) => {
             let allowed = "letters, digits and . _ : -";
             Err(NameProblem::BadCharacter { given, at, allowed })
+        }
+    }
+}
+
+fn no_nul(text: &str) -> Result<(), NameProblem> {
+    match text.find('\0') {
+        None => Ok(()),
+        Some(at) => {
+            let allowed = "all characters but NUL";
+            Err(NameProblem::BadCharacter { given: '\0', at, allowed })
         }
     }
 }

@@ -209,8 +209,12 @@ impl NewJob {
 
     /// The job this becomes when it is stored at `now` under this id.
     pub fn admit(&self, id: JobId, terms: Terms, now: Wall) -> Result<Job, EnqueueRefused> {
-        let run_at = self.run_at(now)?;
-        Ok(Job {
+        Ok(self.stored(id, terms, self.run_at(now)?, now))
+    }
+
+    /// The row of this job.
+    pub(crate) fn stored(&self, id: JobId, terms: Terms, run_at: Wall, now: Wall) -> Job {
+        Job {
             id,
             queue: self.queue.clone(),
             kind: self.kind.clone(),
@@ -228,10 +232,11 @@ impl NewJob {
             created_at: now,
             updated_at: now,
             started_at: None,
-        })
+        }
     }
 
-    fn run_at(&self, now: Wall) -> Result<Wall, EnqueueRefused> {
+    /// When it is due if it is stored at `now`.
+    pub(crate) fn run_at(&self, now: Wall) -> Result<Wall, EnqueueRefused> {
         let latest = now.plus(MAX_AHEAD);
         match self.when {
             When::Now => Ok(now),

@@ -21,6 +21,12 @@ pub enum PayloadError {
         /// How many are allowed.
         limit: usize,
     },
+    /// A NUL character, which JSON does not allow and not every store can keep.
+    #[error("the payload holds a NUL character at byte {at}; JSON writes it as \\u0000")]
+    Nul {
+        /// Where.
+        at: usize,
+    },
 }
 
 /// JSON text of a payload, a result or a progress note, exactly as it came in.
@@ -48,7 +54,10 @@ impl Payload {
         if json.len() > limit {
             return Err(PayloadError::TooLarge { given: json.len(), limit });
         }
-        Ok(Self(Arc::from(json)))
+        match json.bytes().position(|byte| byte == 0) {
+            Some(at) => Err(PayloadError::Nul { at }),
+            None => Ok(Self(Arc::from(json))),
+        }
     }
 
     /// The payload of a job that was given none: `null`.
@@ -69,6 +78,7 @@ impl fmt::Debug for Payload {
 }
 
 /// A part of a longer text: an error message or the tail of an output, cut to a limit and marked.
+/// NUL characters, which not every store can keep, are replaced.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Excerpt {
     text: Arc<str>,
@@ -80,7 +90,7 @@ impl Excerpt {
     pub fn head(text: &str, limit: usize) -> Self {
         let end = (0..=limit.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
         let end = end.unwrap_or(0);
-        Self { text: Arc::from(&text[..end]), cut: end < text.len() }
+        Self { text: without_nul(&text[..end]), cut: end < text.len() }
     }
 
     /// The end of a text, at most `limit` bytes.
@@ -88,7 +98,7 @@ impl Excerpt {
         let from = text.len().saturating_sub(limit);
         let start = (from..=text.len()).find(|&at| text.is_char_boundary(at));
         let start = start.unwrap_or(text.len());
-        Self { text: Arc::from(&text[start..]), cut: start > 0 }
+        Self { text: without_nul(&text[start..]), cut: start > 0 }
     }
 
     /// An excerpt as a store kept it.
@@ -120,9 +130,19 @@ impl fmt::Debug for Excerpt {
     }
 }
 
+fn without_nul(text: &str) -> Arc<str> {
+    if text.contains('\0') { Arc::from(text.replace('\0', "\u{fffd}")) } else { Arc::from(text) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_nul_is_refused_in_a_payload_and_replaced_in_an_excerpt() {
+        assert_eq!(Payload::new("\"a\0b\""), Err(PayloadError::Nul { at: 2 }));
+        assert_eq!(Excerpt::tail("a\0b", 9).as_str(), "a\u{fffd}b");
+    }
 
     #[test]
     fn excerpts_cut_between_characters_and_say_so() {

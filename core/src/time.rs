@@ -49,6 +49,12 @@ impl Millis {
         Self(self.0.saturating_add(other.0))
     }
 
+    /// This length, so many times.
+    #[must_use]
+    pub const fn times(self, times: u64) -> Self {
+        Self(self.0.saturating_mul(times))
+    }
+
     /// An integer part of this length: `part(3)` is a third.
     #[must_use]
     pub const fn part(self, of: u64) -> Self {

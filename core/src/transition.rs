@@ -8,7 +8,7 @@ use core::fmt;
 
 use thiserror::Error;
 
-use crate::limits::ERROR_BYTES;
+use crate::limits::{CLOCK_STEP, ERROR_BYTES};
 use crate::{
     Delay, Epoch, Excerpt, Gate, Job, Lease, LeaseLength, Payload, Spent, State, StateName, Wall,
     WorkerId,
@@ -35,7 +35,8 @@ pub enum Event<'a> {
         /// A new length for the lease, from now on.
         extend: Option<LeaseLength>,
     },
-    /// Its lease may have run out.
+    /// Its lease may have run out. One written later than now, by a clock that was set back since,
+    /// counts its length from now on.
     Expire {
         /// The instant from which the wall clock is trusted, if it was stepped: a lease given
         /// before it counts its full length again from there.
@@ -409,6 +410,12 @@ fn expire(job: &Job, trusted_since: Option<Wall>, now: Wall) -> Result<Step, Rej
     let State::Processing(lease) = &job.state else {
         return illegal(job, EventName::Expire);
     };
+    // A beat may be written a moment late by a clock a moment ahead: that is no step.
+    if job.updated_at.since(now) > CLOCK_STEP {
+        let until = now.plus(lease.length.millis());
+        let lease = Lease { until, length: lease.length, worker: lease.worker.clone() };
+        return Ok(moved(job, now, State::Processing(lease)));
+    }
     let held = trusted_since.map(|since| since.plus(lease.length.millis()));
     let until = held.map_or(lease.until, |held| held.max(lease.until));
     if until > now {

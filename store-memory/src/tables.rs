@@ -101,6 +101,11 @@ impl Tables {
                 None => self.settings.remove(&key),
             };
         }
+        for id in &changes.heard {
+            if let Some(seen) = self.workers.get_mut(id) {
+                seen.last = now;
+            }
+        }
         self.write_workers(changes.workers, &changes.removed_workers, now);
         if let Some(before) = changes.forget_silent {
             self.markers.retain(|_, marker| marker.at >= before);

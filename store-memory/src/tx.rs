@@ -26,6 +26,25 @@ impl MemoryTx<'_> {
     }
 }
 
+impl MemoryTx<'_> {
+    fn ready_from(
+        &mut self,
+        queue: &QueueName,
+        kind: &Kind,
+        from: Bound<Rank>,
+        limit: usize,
+    ) -> Vec<Job> {
+        self.rows(|tables| {
+            let queue = tables.queues.get(queue);
+            let Some(table) = queue.and_then(|queue| queue.kinds.get(kind)) else {
+                return Vec::new();
+            };
+            let ranks = table.ready.range((from, Bound::Unbounded));
+            ranks.take(limit).map(|rank| rank.id).collect()
+        })
+    }
+}
+
 type Found<T> = Result<T, Infallible>;
 
 impl Tx for MemoryTx<'_> {
@@ -58,22 +77,19 @@ impl Tx for MemoryTx<'_> {
         Ok(self.tables.queues.len())
     }
 
+    fn heads(&mut self, of: &[(QueueName, Kind)], limit: usize) -> Found<Vec<Vec<Job>>> {
+        let first = Bound::Unbounded;
+        Ok(of.iter().map(|(queue, kind)| self.ready_from(queue, kind, first, limit)).collect())
+    }
+
     fn ready(
         &mut self,
         queue: &QueueName,
         kind: &Kind,
-        after: Option<Rank>,
+        after: Rank,
         limit: usize,
     ) -> Found<Vec<Job>> {
-        Ok(self.rows(|tables| {
-            let queue = tables.queues.get(queue);
-            let Some(table) = queue.and_then(|queue| queue.kinds.get(kind)) else {
-                return Vec::new();
-            };
-            let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-            let ranks = table.ready.range((from, Bound::Unbounded));
-            ranks.take(limit).map(|rank| rank.id).collect()
-        }))
+        Ok(self.ready_from(queue, kind, Bound::Excluded(after), limit))
     }
 
     fn due(&mut self, now: Wall, limit: usize) -> Found<Vec<Job>> {
@@ -143,6 +159,11 @@ impl Tx for MemoryTx<'_> {
 
     fn next_expiry(&mut self) -> Found<Option<Wall>> {
         Ok(self.tables.leased.first().map(|cursor| cursor.until))
+    }
+
+    fn has_silent(&mut self, before: Wall) -> Found<bool> {
+        let marker = self.tables.markers.values().any(|marker| marker.at < before);
+        Ok(marker || self.tables.workers.values().any(|seen| seen.last < before))
     }
 
     fn next_id(&mut self) -> Found<JobId> {

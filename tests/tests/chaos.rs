@@ -294,6 +294,10 @@ fn any_fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
+fn any_step() -> impl Strategy<Value = i64> {
+    prop_oneof![Just(3_600_000_i64), Just(-3_600_000), -300_i64..300]
+}
+
 fn any_act() -> impl Strategy<Value = Act> {
     prop_oneof![
         8 => any_request().prop_map(Act::Request),
@@ -301,7 +305,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         4 => (0_usize..2, prop::option::of(any_verdict())).prop_map(|(at, v)| Act::EndRun(at, v)),
         2 => any_fault().prop_map(Act::Fault),
         4 => (0_u64..4_000).prop_map(Act::Pass),
-        1 => prop_oneof![Just(3_600_000_i64), Just(-3_600_000), -300_i64..300].prop_map(Act::StepWall),
+        1 => any_step().prop_map(Act::StepWall),
         4 => Just(Act::TakeCall),
         8 => Just(Act::MakeCall),
         1 => (0_u64..9).prop_map(Act::StrayAnswer),
@@ -348,7 +352,7 @@ proptest! {
 fn a_job_reported_by_nobody_we_know_stays_as_it_is() {
     let mut chaos = Chaos::new();
     chaos.act(Act::Request(Request::Enqueue(job())));
-    chaos.act(Act::MakeCall);
+    chaos.stage.settle();
     let token = LeaseToken { job: JobId::FIRST, epoch: Epoch::new(7) };
     let verdict = Verdict::Complete { result: None };
     chaos.stage.input(Input::Report { token, verdict });

@@ -27,15 +27,15 @@ pub(super) fn admin<T: Tx>(work: &mut Work<'_, T>, command: &Admin) -> Result<An
             return set_queue(work, name, |queue| queue.settings = *settings);
         }
         Admin::SetSetting(key, value) => {
-            work.changes.settings.push((key.clone(), value.clone()));
+            work.put_setting(key.clone(), value.clone());
             Ok(AdminDone::Noted)
         }
         Admin::SeeWorker(worker) => {
-            work.changes.workers.push(worker.clone());
+            work.see_worker(worker.clone());
             Ok(AdminDone::Noted)
         }
         Admin::RemoveWorker(id) => {
-            work.changes.removed_workers.push(id.clone());
+            work.remove_worker(id);
             Ok(AdminDone::Noted)
         }
     })

@@ -109,6 +109,7 @@ impl Merge {
     ) -> Result<Self, T::Error> {
         let wanted = heads.wanted(work, demand);
         let mut merge = Self { heap: BinaryHeap::new(), waiting: None, heads: wanted.len() };
+        heads.fetch(work, &wanted, merge.share(asked))?;
         for head in wanted {
             merge.push(work, heads, head, asked)?;
         }
@@ -140,12 +141,15 @@ impl Merge {
         head: usize,
         asked: usize,
     ) -> Result<(), T::Error> {
-        // Several heads share what is asked for; one alone is asked for all of it.
-        let share = asked.div_ceil(self.heads.max(1)).clamp(1, PAGE_ROWS);
-        if let Some(rank) = heads.all[head].peek(work, share)? {
+        if let Some(rank) = heads.all[head].peek(work, self.share(asked))? {
             self.heap.push(Reverse((rank, head)));
         }
         Ok(())
+    }
+
+    /// Several heads share what is asked for; one alone is asked for all of it.
+    fn share(&self, asked: usize) -> usize {
+        asked.div_ceil(self.heads.max(1)).clamp(1, PAGE_ROWS)
     }
 }
 
@@ -203,6 +207,27 @@ impl Heads {
         found
     }
 
+    /// Fills those of these heads that nobody has looked at yet, with one question.
+    fn fetch<T: Tx>(
+        &mut self,
+        work: &mut Work<'_, T>,
+        wanted: &[usize],
+        share: usize,
+    ) -> Result<(), T::Error> {
+        let unasked = |at: &usize| self.all[*at].after.is_none() && !self.all[*at].exhausted;
+        let unasked: Vec<usize> = wanted.iter().copied().filter(unasked).collect();
+        if unasked.is_empty() {
+            return Ok(());
+        }
+        let name = |at: &usize| (self.all[*at].queue.clone(), self.all[*at].kind.clone());
+        let names: Vec<(QueueName, Kind)> = unasked.iter().map(name).collect();
+        let found = work.tx.heads(&names, share)?;
+        for (at, jobs) in unasked.into_iter().zip(found) {
+            self.all[at].take(work, jobs, share)?;
+        }
+        Ok(())
+    }
+
     fn place(&mut self, queue: &QueueName, kind: &Kind) -> usize {
         let key = (queue.clone(), kind.clone());
         if let Some(at) = self.places.get(&key) {
@@ -247,8 +272,9 @@ impl Head {
         share: usize,
     ) -> Result<Option<Rank>, T::Error> {
         loop {
-            if self.page.is_empty() && !self.exhausted {
-                self.fetch(work, share)?;
+            if let Some(after) = self.after.filter(|_| self.page.is_empty() && !self.exhausted) {
+                let jobs = work.tx.ready(&self.queue, &self.kind, after, share)?;
+                self.take(work, jobs, share)?;
             }
             let Some(rank) = self.best() else { return Ok(None) };
             let stands = |job: &Job| job.state.view() == View::Queued && job.rank() == rank;
@@ -274,8 +300,13 @@ impl Head {
         self.fresh.last().into_iter().chain(self.page.front()).min().copied()
     }
 
-    fn fetch<T: Tx>(&mut self, work: &mut Work<'_, T>, share: usize) -> Result<(), T::Error> {
-        let jobs = work.tx.ready(&self.queue, &self.kind, self.after, share)?;
+    /// Takes in a page that the store has found; `share` jobs were asked for.
+    fn take<T: Tx>(
+        &mut self,
+        work: &mut Work<'_, T>,
+        jobs: Vec<Job>,
+        share: usize,
+    ) -> Result<(), T::Error> {
         self.exhausted = jobs.len() < share;
         self.page.extend(jobs.iter().map(Job::rank));
         self.after = self.page.back().copied().or(self.after);

@@ -31,14 +31,15 @@ fn one<T: Tx>(work: &mut Work<'_, T>, new: &NewJob, policy: &Policy) -> Result<A
     {
         return Ok(answer);
     }
+    let run_at = match new.run_at(work.now) {
+        Ok(run_at) => run_at,
+        Err(refused) => return Ok(Err(refused)),
+    };
     if let Err(refused) = room(work, new)? {
         return Ok(Err(refused));
     }
     let id = work.next_id()?;
-    let job = match new.admit(id, terms, work.now) {
-        Ok(job) => job,
-        Err(refused) => return Ok(Err(refused)),
-    };
+    let job = new.stored(id, terms, run_at, work.now);
     work.insert(job, new.payload.clone());
     if let Some((key, request)) = keyed {
         note_key(work, key, id, request);

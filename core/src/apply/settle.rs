@@ -2,7 +2,7 @@
 
 use super::work::Work;
 use crate::store::{Beat, Beaten, Doc, DocWrite, JobRefused, Settle, Tx};
-use crate::{Attempt, Event, StateName, Step, Verdict, Wall, transition};
+use crate::{Attempt, Event, StateName, Step, Verdict, transition};
 
 /// A verdict on a run.
 pub(super) fn settle<T: Tx>(
@@ -31,14 +31,15 @@ pub(super) fn beat<T: Tx>(work: &mut Work<'_, T>, command: &Beat) -> Result<Beat
     let Beat { token, extend, progress } = command;
     let event = Event::Heartbeat { epoch: token.epoch, extend: *extend };
     let step = transition(work.job(token.job)?, event, work.now)?;
-    if let Some(text) = progress.clone() {
-        work.changes.docs.push(DocWrite { job: token.job, doc: Doc::Progress, text });
-    }
-    let until = match step {
-        Step::Moved(job) => work.put(job).lease().map(|lease| lease.until),
-        Step::Repeated(_) => None,
+    let Step::Moved(job) = step else { return Err(JobRefused::NotFound(token.job)) };
+    let Some(lease) = work.put(job).lease().cloned() else {
+        return Err(JobRefused::NotFound(token.job));
     };
-    Ok(Beaten { until: until.unwrap_or(Wall::MAX) })
+    work.hear_worker(&lease.worker);
+    if let Some(text) = progress.clone() {
+        work.note_progress(token.job, text);
+    }
+    Ok(Beaten { until: lease.until })
 }
 
 /// Keeps what is to be remembered of an attempt that did not end well.

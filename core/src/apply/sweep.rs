@@ -17,7 +17,8 @@ pub(super) fn reap<T: Tx>(work: &mut Work<'_, T>, reap: &Reap) -> Result<Reaped,
     if reap.expected.is_some_and(|expected| expected.distance(work.now) > CLOCK_STEP) {
         return Ok(Reaped::ClockStepped);
     }
-    let page = work.tx.expired(work.now, reap.after, reap.limit)?;
+    let until = if reap.all { Wall::MAX } else { work.now };
+    let page = work.tx.expired(until, reap.after, reap.limit)?;
     let full = page.len() >= reap.limit;
     let next = page.last().filter(|_| full).and_then(lease_place);
     let ids: Vec<JobId> = page.iter().map(|job| job.id).collect();
@@ -31,7 +32,9 @@ pub(super) fn reap<T: Tx>(work: &mut Work<'_, T>, reap: &Reap) -> Result<Reaped,
         let attempt = Attempt::expired(held, work.now);
         match work.put(job).state.name() {
             StateName::Failed => failed += 1,
-            _ => requeued += 1,
+            StateName::Queued => requeued += 1,
+            // Written by a clock that was set back since: it counts from now on.
+            _ => continue,
         }
         remember(work, attempt);
     }
@@ -63,12 +66,14 @@ pub(super) fn promote<T: Tx>(work: &mut Work<'_, T>, limit: usize) -> Result<Pro
 pub(super) fn purge<T: Tx>(work: &mut Work<'_, T>, purge: &Purge) -> Result<Purged, T::Error> {
     let (mut count, mut more) = (0, false);
     for (view, age) in ages(&purge.retention) {
-        let page = work.tx.finished(view, work.now.minus(age), purge.limit - count)?;
+        let before = work.now.minus(age);
+        let page = work.tx.finished(view, before, purge.limit - count)?;
         more |= page.len() >= purge.limit - count;
         let ids: Vec<JobId> = page.iter().map(|job| job.id).collect();
         work.adopt(page)?;
-        // A job replayed in this very batch is alive again.
-        let still = |id: &JobId| work.job(*id).is_ok_and(|job| job.state.view() == view);
+        // A job replayed in this very batch is alive again, or has ended only now.
+        let old = |job: &Job| job.finished_at().is_some_and(|at| at <= before);
+        let still = |id: &JobId| work.job(*id).is_ok_and(old);
         let ids: Vec<JobId> = ids.into_iter().filter(still).collect();
         count += ids.len();
         remove(work, &ids)?;
@@ -81,8 +86,9 @@ pub(super) fn purge<T: Tx>(work: &mut Work<'_, T>, purge: &Purge) -> Result<Purg
             work.put_key(key, None);
         }
     }
-    if count > 0 {
-        work.changes.forget_silent = Some(work.now.minus(SILENT_KEPT));
+    let silent = work.now.minus(SILENT_KEPT);
+    if work.tx.has_silent(silent)? {
+        work.changes.forget_silent = Some(silent);
     }
     Ok(Purged { count, more, next: None })
 }

@@ -9,10 +9,11 @@ use core::mem;
 
 use crate::store::{
     AdminRefused, Change, Changes, CountDelta, Doc, DocWrite, JobRefused, Marker, Outcomes, Tx,
+    Worker,
 };
 use crate::{
     BatchId, Counts, IdempotencyKey, Job, JobId, KeyRecord, Kind, Millis, Payload, Policy, Queue,
-    QueueName, QueueRow, Queues, View, Wall, limits,
+    QueueName, QueueRow, Queues, SettingKey, SettingValue, View, Wall, WorkerId, limits,
 };
 
 /// Everything a batch has touched so far.
@@ -31,8 +32,17 @@ pub(super) struct Work<'t, T: Tx> {
     all_queues: bool,
     made_queues: usize,
     next_id: Option<JobId>,
-    /// The payloads of new jobs, by their place from the first new id on.
-    new_payloads: Vec<Payload>,
+    /// What is said last in a batch counts.
+    progress: BTreeMap<JobId, Payload>,
+    settings: BTreeMap<SettingKey, Option<SettingValue>>,
+    workers: BTreeMap<WorkerId, Sighting>,
+}
+
+/// What a batch says of a worker.
+enum Sighting {
+    Heard,
+    Seen(Worker),
+    Gone,
 }
 
 /// A job of the working set.
@@ -42,8 +52,8 @@ struct Entry {
     before: Option<Job>,
     /// The row as it is now, unless it was removed.
     after: Option<Job>,
-    /// Whether it is new with this batch.
-    fresh: bool,
+    /// What it is run with, if it is new with this batch.
+    payload: Option<Payload>,
     place: Place,
 }
 
@@ -63,6 +73,7 @@ struct KeyEntry {
 pub(super) struct QueueWork {
     pub(super) queue: Queue,
     pub(super) kinds: Vec<KindWork>,
+    by_kind: BTreeMap<Kind, usize>,
     pub(super) total: Counts,
     dirty: bool,
     stirred: bool,
@@ -91,7 +102,9 @@ impl<'t, T: Tx> Work<'t, T> {
             all_queues: false,
             made_queues: 0,
             next_id: None,
-            new_payloads: Vec::new(),
+            progress: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            workers: BTreeMap::new(),
         }
     }
 
@@ -153,7 +166,7 @@ impl<'t, T: Tx> Work<'t, T> {
         self.load_queues_of(&jobs)?;
         for job in jobs {
             if !self.by_id.contains_key(&job.id) {
-                self.add_entry(job, false);
+                self.add_entry(job, None);
             }
         }
         Ok(())
@@ -180,13 +193,13 @@ impl<'t, T: Tx> Work<'t, T> {
         entry.and_then(|entry| entry.after.as_ref()).ok_or(JobRefused::NotFound(id))
     }
 
-    /// Puts a job in its new state, and returns the state it left.
+    /// Puts a job in its new state.
     pub(super) fn put(&mut self, job: Job) -> &Job {
         let at = self.by_id[&job.id];
         let entry = &mut self.jobs[at];
         let (from, to) = (entry.view(), job.state.view());
         let left = entry.after.replace(job);
-        if entry.before.is_none() && !entry.fresh {
+        if entry.before.is_none() && entry.payload.is_none() {
             entry.before = left;
         }
         let place = entry.place;
@@ -200,9 +213,8 @@ impl<'t, T: Tx> Work<'t, T> {
         debug_assert_eq!(self.next_id, Some(job.id), "ids are given out one by one");
         self.next_id = Some(job.id.plus(1));
         self.changes.docs.push(DocWrite { job: job.id, doc: Doc::Payload, text: payload.clone() });
-        self.new_payloads.push(payload);
         let to = job.state.view();
-        let place = self.add_entry(job, true);
+        let place = self.add_entry(job, Some(payload));
         self.count(place, None, Some(to));
     }
 
@@ -212,7 +224,7 @@ impl<'t, T: Tx> Work<'t, T> {
         let entry = &mut self.jobs[at];
         let from = entry.view();
         let left = entry.after.take();
-        if entry.before.is_none() && !entry.fresh {
+        if entry.before.is_none() && entry.payload.is_none() {
             entry.before = left;
         }
         let place = entry.place;
@@ -234,41 +246,30 @@ impl<'t, T: Tx> Work<'t, T> {
     pub(super) fn newly_ready(&self) -> impl Iterator<Item = &Job> {
         self.jobs.iter().filter_map(|entry| {
             let job = entry.after.as_ref()?;
-            let moved = entry.fresh || entry.before.is_some();
-            (moved && job.state.view() == View::Queued).then_some(job)
+            (entry.is_touched() && job.state.view() == View::Queued).then_some(job)
         })
     }
 
     /// The payloads of these jobs, in this order.
     pub(super) fn payloads(&mut self, ids: &[JobId]) -> Result<Vec<Payload>, T::Error> {
-        let first_new = self.first_new_id();
-        let is_new = |id: &JobId| first_new.is_some_and(|first| *id >= first);
-        let old: Vec<JobId> = ids.iter().copied().filter(|id| !is_new(id)).collect();
+        let new = |work: &Self, id: &JobId| {
+            let at = work.by_id.get(id)?;
+            work.jobs[*at].payload.clone()
+        };
+        let old: Vec<JobId> = ids.iter().copied().filter(|id| new(self, id).is_none()).collect();
         let found = if old.is_empty() { Vec::new() } else { self.tx.payloads(&old)? };
         if old.len() == ids.len() {
             return Ok(found);
         }
         let mut found = found.into_iter();
-        let first = first_new.map_or(0, JobId::get);
-        let new = |id: &JobId| {
-            let at = usize::try_from(id.get() - first).ok()?;
-            self.new_payloads.get(at).cloned()
-        };
-        let both = ids.iter().filter_map(|id| if is_new(id) { new(id) } else { found.next() });
-        Ok(both.collect())
+        Ok(ids.iter().filter_map(|id| new(self, id).or_else(|| found.next())).collect())
     }
 
-    fn first_new_id(&self) -> Option<JobId> {
-        let count = self.new_payloads.len() as u64;
-        let next = self.next_id.filter(|_| count > 0)?;
-        JobId::new(next.get() - count)
-    }
-
-    fn add_entry(&mut self, job: Job, fresh: bool) -> Place {
+    fn add_entry(&mut self, job: Job, payload: Option<Payload>) -> Place {
         let place = self.place(&job.queue, &job.kind);
         let id = job.id;
         self.by_id.insert(id, self.jobs.len());
-        self.jobs.push(Entry { id, before: None, after: Some(job), fresh, place });
+        self.jobs.push(Entry { id, before: None, after: Some(job), payload, place });
         place
     }
 
@@ -282,6 +283,35 @@ impl<'t, T: Tx> Work<'t, T> {
     /// Puts a key in place, or removes it.
     pub(super) fn put_key(&mut self, key: IdempotencyKey, record: Option<KeyRecord>) {
         self.keys.insert(key, KeyEntry { record, dirty: true });
+    }
+
+    // What is only kept.
+
+    /// Keeps how far a holder says it is.
+    pub(super) fn note_progress(&mut self, job: JobId, text: Payload) {
+        self.progress.insert(job, text);
+    }
+
+    /// Keeps a setting, or forgets it.
+    pub(super) fn put_setting(&mut self, key: SettingKey, value: Option<SettingValue>) {
+        self.settings.insert(key, value);
+    }
+
+    /// Notes that a worker was seen.
+    pub(super) fn see_worker(&mut self, worker: Worker) {
+        self.workers.insert(worker.id.clone(), Sighting::Seen(worker));
+    }
+
+    /// Notes that a worker was heard from.
+    pub(super) fn hear_worker(&mut self, id: &WorkerId) {
+        if !self.workers.contains_key(id) {
+            self.workers.insert(id.clone(), Sighting::Heard);
+        }
+    }
+
+    /// Notes that a worker is gone.
+    pub(super) fn remove_worker(&mut self, id: &WorkerId) {
+        self.workers.insert(id.clone(), Sighting::Gone);
     }
 
     // Queues.
@@ -377,6 +407,7 @@ impl<'t, T: Tx> Work<'t, T> {
         let mut changes = mem::take(&mut self.changes);
         self.gather_jobs(&mut changes, &mut out.changes);
         self.gather_keys(&mut changes);
+        self.gather_words(&mut changes);
         self.gather_queues(&mut changes, &mut out.stirred);
         out.wrote = !changes.is_empty();
         if out.wrote {
@@ -394,7 +425,7 @@ impl<'t, T: Tx> Work<'t, T> {
             let entry = &mut entries[*at];
             moved.extend(entry.change());
             match (entry.before.take(), entry.after.take()) {
-                (None, Some(after)) if entry.fresh => changes.inserts.push(after),
+                (None, Some(after)) if entry.payload.is_some() => changes.inserts.push(after),
                 (Some(before), Some(after)) => changes.updates.push((before, after)),
                 (Some(before), None) => changes.removes.push(before),
                 (None, _) => {}
@@ -411,6 +442,20 @@ impl<'t, T: Tx> Work<'t, T> {
                 KeyEntry { dirty: false, .. } => {}
                 KeyEntry { record: Some(record), .. } => changes.keys.push(record),
                 KeyEntry { record: None, .. } => changes.dropped_keys.push(key),
+            }
+        }
+    }
+
+    fn gather_words(&mut self, changes: &mut Changes) {
+        for (job, text) in mem::take(&mut self.progress) {
+            changes.docs.push(DocWrite { job, doc: Doc::Progress, text });
+        }
+        changes.settings.extend(mem::take(&mut self.settings));
+        for (id, sighting) in mem::take(&mut self.workers) {
+            match sighting {
+                Sighting::Heard => changes.heard.push(id),
+                Sighting::Seen(worker) => changes.workers.push(worker),
+                Sighting::Gone => changes.removed_workers.push(id),
             }
         }
     }
@@ -442,40 +487,61 @@ fn forget_words_on_removed(changes: &mut Changes) {
 }
 
 impl Entry {
+    /// Whether this batch has changed it, or made it.
+    fn is_touched(&self) -> bool {
+        self.before.is_some() || self.payload.is_some()
+    }
+
     fn view(&self) -> Option<View> {
         self.after.as_ref().map(|job| job.state.view())
     }
 
     fn change(&self) -> Option<Change> {
-        let from = self.before.as_ref().map(|job| job.state.name());
-        let to = self.after.as_ref().map(|job| job.state.name());
-        let untouched = self.before.is_none() && !self.fresh;
-        if untouched || from == to {
+        let place = |job: &Job| (job.state.name(), job.epoch);
+        let (from, to) = (self.before.as_ref().map(place), self.after.as_ref().map(place));
+        if !self.is_touched() || from == to {
             return None;
         }
         let job = self.after.as_ref().or(self.before.as_ref())?;
-        let (queue, kind) = (job.queue.clone(), job.kind.clone());
-        Some(Change { id: self.id, queue, kind, from, to })
+        Some(Change {
+            id: self.id,
+            queue: job.queue.clone(),
+            kind: job.kind.clone(),
+            from: from.map(|(state, _)| state),
+            to: to.map(|(state, _)| state),
+            run_at: job.run_at,
+            started_at: job.started_at,
+        })
     }
 }
 
 impl QueueWork {
     fn loaded(row: QueueRow) -> Self {
-        let total = row.total();
-        let kinds = row.kinds.into_iter();
-        let kinds = kinds.map(|(kind, counts)| KindWork { kind, counts, by: [0; View::ALL.len()] });
-        Self { queue: row.queue, kinds: kinds.collect(), total, dirty: false, stirred: false }
+        let mut work = Self {
+            total: row.total(),
+            queue: row.queue,
+            kinds: Vec::with_capacity(row.kinds.len()),
+            by_kind: BTreeMap::new(),
+            dirty: false,
+            stirred: false,
+        };
+        for (kind, counts) in row.kinds.into_iter().filter(|(_, counts)| !counts.is_empty()) {
+            let at = work.kind_place(&kind);
+            work.kinds[at].counts = counts;
+        }
+        work
     }
 
     /// Whether a job of this kind would be one kind too many.
     pub(super) fn has_room_for(&self, kind: &Kind) -> bool {
-        self.kinds.len() < limits::KINDS_PER_QUEUE || self.kinds.iter().any(|k| k.kind == *kind)
+        self.kinds.len() < limits::KINDS_PER_QUEUE || self.by_kind.contains_key(kind)
     }
 
     fn kind_place(&mut self, kind: &Kind) -> usize {
-        if let Some(at) = self.kinds.iter().position(|work| work.kind.same(kind)) {
-            return at;
+        if let Some(at) = self.by_kind.get(kind) {
+            return *at;
         }
+        self.by_kind.insert(kind.clone(), self.kinds.len());
         let counts = Counts::default();
         self.kinds.push(KindWork { kind: kind.clone(), counts, by: [0; View::ALL.len()] });
         self.kinds.len() - 1

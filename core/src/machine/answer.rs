@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::demand::{Unserved, Waiter};
 use super::input::{Answer, Effect, Phase, Run, StopReason};
 use super::pending::{Asker, Few, Taken, deal};
+use super::runs::Runs;
 use super::{Machine, Now};
 use crate::store::{AdminDone, AdminRefused, Batch, Beaten, Claimed, JobRefused, Leased, Settle};
 use crate::{Demand, EnqueueRefused, LeaseToken, Queue, Receipt, Rejected, StateName};
@@ -63,7 +64,9 @@ impl Machine {
         for (token, result) in local.iter().zip(own) {
             self.beaten(*token, started, result);
         }
-        self.runs.plan();
+        if !batch.beats.is_empty() {
+            self.runs.plan();
+        }
     }
 
     /// A local run's heartbeat was heard, or refused: then it must stop.
@@ -71,15 +74,16 @@ impl Machine {
         match result {
             Ok(_) => self.runs.beaten(token, started.mono),
             Err(JobRefused::Rejected(Rejected::Stale { state: StateName::Cancelled, .. })) => {
-                self.stop(token, StopReason::Cancelled);
+                self.stop(token, StopReason::Cancelled, started.mono);
             }
-            Err(_) => self.stop(token, StopReason::LeaseLost),
+            Err(_) => self.stop(token, StopReason::LeaseLost, started.mono),
         }
     }
 
     /// Answers operators; returns the queues they changed.
     pub(super) fn answer_admin(
         &mut self,
+        now: Now,
         taken: Vec<Taken>,
         results: Vec<Result<AdminDone, AdminRefused>>,
     ) -> Vec<Queue> {
@@ -90,7 +94,7 @@ impl Machine {
                 Ok(AdminDone::Queue(queue)) => queues.push(queue.clone()),
                 Ok(AdminDone::Job(job)) if job.state.name() == StateName::Cancelled => {
                     if let Some(token) = self.runs.token_of(job.id) {
-                        self.stop(token, StopReason::Cancelled);
+                        self.stop(token, StopReason::Cancelled, now.mono);
                     }
                 }
                 _ => {}
@@ -133,6 +137,11 @@ impl Machine {
             return self.give_back(claimed.jobs.iter().map(|leased| leased.job.token()).collect());
         }
         for Leased { job, payload, .. } in claimed.jobs {
+            // The commit took so long that the lease is as good as over: somebody else's turn.
+            if Runs::is_too_late(&job, started.mono, now.mono) {
+                self.give_back(Vec::from([job.token()]));
+                continue;
+            }
             self.runs.start(&job, started.mono, now.mono);
             self.stats.started += 1;
             self.effects.push_back(Effect::Run(Run { job, payload }));
@@ -159,13 +168,16 @@ impl Machine {
                 if self.demands.unserved(demand, waiter, now.mono) == Unserved::Over {
                     self.reply(request, Answer::Jobs(Vec::new()));
                 }
-            } else if self.demands.served(&waiter) && self.phase() == Phase::Running {
+                continue;
+            }
+            let there = self.demands.served(&waiter);
+            if there && self.phase() == Phase::Running {
                 self.reply(waiter.request, Answer::Jobs(mine));
-            } else {
-                self.give_back(mine.iter().map(|run| run.job.token()).collect());
-                if self.phase() != Phase::Running {
-                    self.reply(waiter.request, Answer::Jobs(Vec::new()));
-                }
+                continue;
+            }
+            self.give_back(mine.iter().map(|run| run.job.token()).collect());
+            if there {
+                self.reply(waiter.request, Answer::Jobs(Vec::new()));
             }
         }
         if !claimed.dry {

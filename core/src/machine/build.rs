@@ -17,7 +17,7 @@ impl Machine {
         if self.call.is_some() || self.phase() == Phase::Stopped {
             return None;
         }
-        match self.link.turn(now.mono) {
+        let call = match self.link.turn(now.mono) {
             Turn::Wait => None,
             Turn::Look(batch) => {
                 self.call = Some(Call::Look(batch));
@@ -27,8 +27,10 @@ impl Machine {
                 self.call = Some(Call::Reopen);
                 Some(StoreCall::Reopen)
             }
-            Turn::Commit => self.poll_commit(now).or_else(|| self.poll_check(now.mono)),
-        }
+            Turn::Commit => self.poll_check(now.mono).or_else(|| self.poll_commit(now)),
+        };
+        self.call_began = now.mono;
+        call
     }
 
     fn poll_commit(&mut self, now: Now) -> Option<StoreCall> {
@@ -46,15 +48,16 @@ impl Machine {
         let beats = in_flight.local_beats.iter();
         let beats = beats.map(|token| Beat { token: *token, extend: None, progress: None });
         batch.beats.extend(beats);
-        in_flight.admin = self.pending.admin.take(limit, &mut batch.admin);
-        in_flight.enqueues = self.pending.enqueues.take(limit, &mut batch.enqueues);
+        // Where space is short, what workers report goes alone: it must not wait for new jobs.
+        if !self.link.is_full() || batch.settles.is_empty() && batch.beats.is_empty() {
+            in_flight.admin = self.pending.admin.take(limit, &mut batch.admin);
+            in_flight.enqueues = self.pending.enqueues.take(limit, &mut batch.enqueues);
+        }
         if running {
             self.add_sweeps(&mut batch, now.mono);
-            if may_bring_ready_jobs(&batch) {
-                self.demands.stir_all();
-            }
+            self.demands.stir_up_to(may_bring_ready_jobs(&batch));
             let free = self.slots.saturating_sub(self.runs.busy());
-            in_flight.claims = self.demands.claim(&mut batch, &self.worker.id, free);
+            in_flight.claims = self.demands.claim(&mut batch, &self.worker.id, free, limit);
         }
         if batch.is_empty() && !(running && self.timers.refresh) {
             return None;
@@ -67,10 +70,12 @@ impl Machine {
 
     fn add_sweeps(&mut self, batch: &mut Batch, now: Mono) {
         let limit = self.limits.page;
-        if is_due(self.timers.expiry, now) || self.timers.reap_after.is_some() {
+        let due = is_due(self.timers.expiry, now) || self.timers.reap_all;
+        if due && self.timers.reap_floor <= now || self.timers.reap_after.is_some() {
             batch.reap = Some(Reap {
                 limit,
                 after: self.timers.reap_after,
+                all: self.timers.reap_all,
                 expected: self.clock.expected(now),
                 trusted_since: self.clock.trusted_since(),
             });
@@ -78,7 +83,7 @@ impl Machine {
         if is_due(self.timers.due, now) {
             batch.promote = Some(limit);
         }
-        if is_due(self.timers.purge, now) {
+        if self.timers.purge <= now {
             batch.purge = Some(Purge { retention: self.retention, limit });
         }
     }
@@ -90,7 +95,7 @@ impl Machine {
 
     fn poll_check(&mut self, now: Mono) -> Option<StoreCall> {
         let running = self.phase() == Phase::Running;
-        if !running || !self.has_demand() || !is_due(self.timers.check, now) {
+        if !running || !is_due(self.timers.check, now) {
             return None;
         }
         self.timers.check = self.change_check.map(|every| now.plus(every));
@@ -99,19 +104,23 @@ impl Machine {
     }
 }
 
-/// Whether a batch may make stored jobs claimable: then the same commit claims them.
-fn may_bring_ready_jobs(batch: &Batch) -> bool {
-    let given_back = |settle: &Settle| matches!(settle.verdict, Verdict::Release);
-    let opened = |command: &Admin| match command {
-        Admin::Replay(_) | Admin::ReplayDead { .. } => true,
-        Admin::Resume(_) | Admin::SetQueue(..) => true,
-        Admin::Cancel(_) | Admin::Delete(_) | Admin::Pause(_) | Admin::SetSetting(..) => false,
-        Admin::SeeWorker(_) | Admin::RemoveWorker(_) => false,
-    };
-    batch.reap.is_some()
-        || batch.promote.is_some()
-        || batch.admin.iter().any(opened)
-        || batch.settles.iter().any(given_back)
+/// How many stored jobs a batch may make claimable, at most: the same commit claims them.
+fn may_bring_ready_jobs(batch: &Batch) -> usize {
+    let swept = batch.reap.map_or(0, |reap| reap.limit) + batch.promote.unwrap_or(0);
+    let given_back = |settle: &&Settle| matches!(settle.verdict, Verdict::Release);
+    let opened = batch.admin.iter().map(|command| match command {
+        Admin::Replay(_) => 1,
+        Admin::ReplayDead { limit, .. } => *limit,
+        Admin::Resume(_) | Admin::SetQueue(..) => usize::MAX,
+        Admin::Cancel(_)
+        | Admin::Delete(_)
+        | Admin::Pause(_)
+        | Admin::SetSetting(..)
+        | Admin::SeeWorker(_)
+        | Admin::RemoveWorker(_) => 0,
+    });
+    let released = batch.settles.iter().filter(given_back).count();
+    opened.fold(swept + released, usize::saturating_add)
 }
 
 fn is_due(at: Option<Mono>, now: Mono) -> bool {

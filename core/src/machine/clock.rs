@@ -30,12 +30,17 @@ impl ClockGuard {
         self.trusted_since
     }
 
-    /// Notes the store's clock as a commit read it; `started` is when that commit was begun.
-    /// Returns whether it was stepped.
-    pub(super) fn observe(&mut self, store: Wall, started: Now) -> bool {
-        let expected = self.expected(started.mono);
-        let stepped = expected.is_some_and(|expected| expected.distance(store) > CLOCK_STEP);
-        if stepped {
+    /// Notes the store's clock as a commit read it, at some moment between its begin and its end.
+    /// Returns whether it was stepped, and whither.
+    pub(super) fn observe(&mut self, store: Wall, started: Now, ended: Mono) -> Option<Stepped> {
+        let earliest = self.expected(started.mono).map(|at| at.minus(CLOCK_STEP));
+        let latest = self.expected(ended).map(|at| at.plus(CLOCK_STEP));
+        let stepped = match (earliest, latest) {
+            (Some(earliest), _) if store < earliest => Some(Stepped::Back),
+            (_, Some(latest)) if store > latest => Some(Stepped::Forward),
+            _ => None,
+        };
+        if stepped.is_some() {
             self.trusted_since = Some(store);
         }
         self.anchor = Some(Now::new(store, started.mono));
@@ -61,6 +66,13 @@ impl ClockGuard {
     pub(super) fn mono(&self, at: Wall) -> Option<Mono> {
         self.anchor.map(|anchor| anchor.mono.plus(at.since(anchor.wall)))
     }
+}
+
+/// Whither a clock was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stepped {
+    Forward,
+    Back,
 }
 
 /// The longest a machine sleeps on a stored instant before it looks at the wall clock again.

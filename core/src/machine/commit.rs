@@ -7,11 +7,12 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::clock::Stepped;
 use super::demand::Claimant;
 use super::input::{Effect, Phase};
 use super::pending::{Asker, Taken};
 use super::{Machine, Now};
-use crate::store::{Batch, CommitError, Outcomes, Purged, Reaped, StoreError};
+use crate::store::{Batch, CommitError, Outcomes, Reaped, StoreError};
 use crate::{BatchId, LeaseToken, Millis, RequestId, StateName};
 
 /// A call of the store that is under way.
@@ -94,6 +95,8 @@ impl Doubt {
 
 /// The pause between two passes of the reaper, or of the purge, over what they could not take yet.
 const SWEEP_PAUSE: Millis = Millis::seconds(1);
+/// The longest pause between two purges.
+const HOUSEKEEPING: Millis = Millis::minutes(10);
 
 impl Machine {
     /// What became of [`StoreCall::Commit`](super::StoreCall::Commit); the batch comes back.
@@ -118,7 +121,7 @@ impl Machine {
             }
             Err(CommitError::Full(cause)) => {
                 self.restore_full(now, batch, in_flight, &cause);
-                self.link.fail(cause, now.mono);
+                self.link.fail_full(cause, now.mono);
             }
             Err(CommitError::Unknown { cause, outcomes }) => {
                 self.stats.unknown_commits += 1;
@@ -130,7 +133,7 @@ impl Machine {
             }
             Err(CommitError::Corrupt(cause)) => {
                 self.restore(now, batch, in_flight, &cause);
-                self.lose(&cause);
+                self.lose(now, &cause);
             }
         }
         self.advance(now);
@@ -148,7 +151,7 @@ impl Machine {
             Ok(committed) => self.resolve(now, committed),
             Err(StoreError::Busy(cause)) => self.link.ask_again(cause, now.mono),
             Err(StoreError::Fatal(cause)) => self.link.break_in_doubt(cause, now.mono),
-            Err(StoreError::Corrupt(cause)) => self.lose(&cause),
+            Err(StoreError::Corrupt(cause)) => self.lose(now, &cause),
         }
         self.advance(now);
         self.settle_phase();
@@ -169,7 +172,7 @@ impl Machine {
             Err(StoreError::Busy(cause) | StoreError::Fatal(cause)) => {
                 self.link.ask_again(cause, now.mono);
             }
-            Err(StoreError::Corrupt(cause)) => self.lose(&cause),
+            Err(StoreError::Corrupt(cause)) => self.lose(now, &cause),
         }
         self.advance(now);
         self.settle_phase();
@@ -186,7 +189,7 @@ impl Machine {
             Ok(true) => self.stir_all(),
             Ok(false) | Err(StoreError::Busy(_)) => {}
             Err(StoreError::Fatal(cause)) => self.link.break_down(None, cause, now.mono),
-            Err(StoreError::Corrupt(cause)) => self.lose(&cause),
+            Err(StoreError::Corrupt(cause)) => self.lose(now, &cause),
         }
         self.advance(now);
         self.settle_phase();
@@ -214,15 +217,16 @@ impl Machine {
         self.link.works();
         self.stats.commits += 1;
         self.stats.commands += batch.len() as u64;
-        if self.clock.observe(out.now, in_flight.started) {
+        if let Some(stepped) = self.clock.observe(out.now, in_flight.started, now.mono) {
             self.stats.clock_steps += 1;
+            self.timers.reap_all |= stepped == Stepped::Back;
         }
         self.plan(now, batch, &out);
         let InFlight { started, settles, beats, local_beats, admin, enqueues, claims, .. } =
             in_flight;
         self.answer_settles(&batch.settles, settles, out.settles);
         self.answer_beats(batch, started, beats, &local_beats, out.beats);
-        let queues = self.answer_admin(admin, out.admin);
+        let queues = self.answer_admin(now, admin, out.admin);
         self.answer_enqueues(enqueues, out.enqueues);
         let local_claimed = claims.iter().any(|claimant| matches!(claimant, Claimant::Local));
         for queue in &out.stirred {
@@ -244,38 +248,53 @@ impl Machine {
 
     /// Plans the timers anew from what the store has said.
     fn plan(&mut self, now: Now, batch: &Batch, out: &Outcomes) {
+        let pause = now.mono.plus(SWEEP_PAUSE);
         self.timers.due = out.next_due.and_then(|at| self.clock.mono(at));
+        let promoted_nothing = out.promoted.is_some_and(|promoted| promoted.count == 0);
+        if promoted_nothing && self.timers.due.is_some_and(|at| at <= now.mono) {
+            self.timers.due = Some(pause);
+        }
         self.timers.expiry = out.next_expiry.and_then(|at| self.clock.mono(at));
+        let overdue = self.timers.expiry.is_some_and(|at| at <= now.mono);
         match &out.reaped {
             None => {}
-            Some(Reaped::ClockStepped) => self.timers.reap_after = None,
+            Some(Reaped::ClockStepped) => {
+                self.timers.reap_after = None;
+                self.timers.reap_floor = pause;
+            }
             Some(Reaped::Page { requeued, failed, next }) => {
                 self.stats.leases_expired += (requeued + failed) as u64;
                 self.timers.reap_after = *next;
-                // Leases that are held after a clock step stand at the head: not at once again.
-                let pause = now.mono.plus(SWEEP_PAUSE);
-                if next.is_none() && self.timers.expiry.is_some_and(|at| at <= now.mono) {
-                    self.timers.expiry = Some(pause);
+                if next.is_none() {
+                    self.timers.reap_all &= !batch.reap.is_some_and(|reap| reap.all);
+                    // Leases that are held after a clock step stand at the head: not at once again.
+                    self.timers.reap_floor = if overdue { pause } else { now.mono };
                 }
             }
         }
-        if let Some(purged) = &out.purged {
-            self.plan_purge(now, purged);
-        } else if self.timers.purge.is_none() && batch.purge.is_none() {
-            let finished = out.changes.iter().filter_map(|change| change.to);
-            let ages = [self.retention.done, self.retention.failed, self.retention.cancelled];
-            let age = ages.into_iter().flatten().min();
-            if let Some(age) = age.filter(|_| finished.into_iter().any(StateName::is_finished)) {
-                self.timers.purge = Some(now.mono.plus(age.max(SWEEP_PAUSE)));
-            }
-        }
+        self.timers.expiry = self.timers.expiry.map(|at| at.max(self.timers.reap_floor));
+        self.plan_purge(now, out);
     }
 
-    fn plan_purge(&mut self, now: Now, purged: &Purged) {
+    /// When to purge next: when something is past its age, and now and then in any case, for what
+    /// other processes have finished or left behind.
+    fn plan_purge(&mut self, now: Now, out: &Outcomes) {
         let pause = now.mono.plus(SWEEP_PAUSE);
-        self.timers.purge = match purged.next.and_then(|at| self.clock.mono(at)) {
-            _ if purged.more => Some(now.mono),
-            next => next.map(|next| next.max(pause)),
-        };
+        if let Some(purged) = &out.purged {
+            let housekeeping = now.mono.plus(HOUSEKEEPING);
+            let next = purged.next.and_then(|at| self.clock.mono(at));
+            let next = next.map_or(housekeeping, |at| at.clamp(pause, housekeeping));
+            self.timers.purge = if purged.more { now.mono } else { next };
+        }
+        let finished = out.changes.iter().filter_map(|change| match change.to? {
+            StateName::Done => self.retention.done,
+            StateName::Failed => self.retention.failed,
+            StateName::Cancelled => self.retention.cancelled,
+            StateName::Queued | StateName::Processing => None,
+        });
+        if let Some(age) = finished.min() {
+            let due = now.mono.plus(age).max(pause);
+            self.timers.purge = self.timers.purge.min(due);
+        }
     }
 }

@@ -52,13 +52,15 @@ impl Config {
 pub struct Limits {
     /// New jobs that wait for their commit.
     pub waiting_jobs: usize,
+    /// Bytes of their payloads; one request may go beyond it.
+    pub waiting_bytes: usize,
     /// Reports and heartbeats of remote workers that wait for their commit.
     pub waiting_reports: usize,
     /// Operators' commands that wait for their commit.
     pub waiting_admin: usize,
     /// Remote workers that wait for jobs.
     pub waiting_polls: usize,
-    /// Commands of one kind in one batch, unless a single request has more.
+    /// Commands of one kind, or claimed jobs, in one batch, unless a single request has more.
     pub batch: usize,
     /// Rows that one reaping, one promotion or one purge touches.
     pub page: usize,
@@ -70,6 +72,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             waiting_jobs: 2 * limits::JOBS_PER_REQUEST,
+            waiting_bytes: 128 * 1024 * 1024,
             waiting_reports: 20_000,
             waiting_admin: 1_000,
             waiting_polls: 10_000,

@@ -25,9 +25,10 @@ impl Stir {
     fn add(&mut self, jobs: usize) {
         *self = match *self {
             _ if jobs == 0 => return,
-            Self::Still => Self::Few(jobs),
-            Self::Few(already) => Self::Few(already + jobs),
             Self::All => Self::All,
+            _ if jobs == usize::MAX => Self::All,
+            Self::Still => Self::Few(jobs),
+            Self::Few(already) => Self::Few(already.saturating_add(jobs)),
         };
     }
 
@@ -232,9 +233,14 @@ impl Demands {
 
     /// Anything may have come for everybody.
     pub(super) fn stir_all(&mut self) {
-        self.local_stir = Stir::All;
+        self.stir_up_to(usize::MAX);
+    }
+
+    /// At most so many jobs may have come, for anybody.
+    pub(super) fn stir_up_to(&mut self, jobs: usize) {
+        self.local_stir.add(jobs);
         for group in self.groups.values_mut() {
-            group.stir = Stir::All;
+            group.stir.add(jobs);
         }
     }
 
@@ -310,6 +316,7 @@ impl Demands {
         batch: &mut Batch,
         local: &WorkerId,
         free_slots: usize,
+        limit: usize,
     ) -> Vec<Claimant> {
         self.stir_for_enqueues(batch);
         let mut claimants = Vec::new();
@@ -322,8 +329,14 @@ impl Demands {
         }
         let stirred = self.groups.iter().filter(|(_, group)| group.is_stirred());
         let stirred: Vec<Demand> = stirred.map(|(demand, _)| demand.clone()).collect();
+        let mut room = limit.saturating_sub(free_slots);
         for demand in stirred {
-            let waiters = self.take_waiters(&demand);
+            // Who finds no room in this batch stays stirred for the next one.
+            if room == 0 {
+                break;
+            }
+            let waiters = self.take_waiters(&demand, room);
+            room = waiters.iter().fold(room, |room, waiter| room.saturating_sub(waiter.max));
             let takers = waiters.iter().map(Waiter::taker).collect();
             batch.claims.push(ClaimFor { demand, takers });
             claimants.push(Claimant::Remote(waiters));
@@ -331,11 +344,19 @@ impl Demands {
         claimants
     }
 
-    /// Takes out as many waiters as there may be jobs for, in their turn.
-    fn take_waiters(&mut self, demand: &Demand) -> Vec<Waiter> {
+    /// Takes out as many waiters as there may be jobs for, in their turn, within `room`.
+    fn take_waiters(&mut self, demand: &Demand, mut room: usize) -> Vec<Waiter> {
         let Some(group) = self.groups.get_mut(demand) else { return Vec::new() };
         let turns = group.turns();
+        // If all of them find what they ask for, there may be more: the group is stirred again.
+        // If not, there is nothing for the others either.
         group.stir = Stir::Still;
+        let fits = |turn: &u64| {
+            let fits = room > 0;
+            room = room.saturating_sub(group.waiting.get(turn).map_or(0, |waiter| waiter.max));
+            fits
+        };
+        let turns: Vec<u64> = turns.into_iter().filter(fits).collect();
         let taken: Vec<Waiter> =
             turns.into_iter().filter_map(|turn| self.leave(demand, turn)).collect();
         for waiter in &taken {

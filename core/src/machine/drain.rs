@@ -111,7 +111,7 @@ impl Machine {
         self.drain.deadline = Some(now.mono.plus(self.drain.force_grace));
         let tokens: Vec<LeaseToken> = self.runs.tokens().collect();
         for token in tokens {
-            self.stop(token, StopReason::Shutdown);
+            self.stop(token, StopReason::Shutdown, now.mono);
         }
     }
 

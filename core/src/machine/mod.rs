@@ -103,6 +103,7 @@ pub struct Machine {
     runs: Runs,
     /// The call of the store that is under way.
     call: Option<Call>,
+    call_began: Mono,
     link: Link,
     drain: Drain,
     clock: ClockGuard,
@@ -120,8 +121,13 @@ struct Timers {
     refresh: bool,
     due: Option<Mono>,
     expiry: Option<Mono>,
+    /// Where the reaper goes on, in the middle of a pass.
     reap_after: Option<LeaseCursor>,
-    purge: Option<Mono>,
+    /// Leases that still run are to be looked at as well, once: a clock may have been set back.
+    reap_all: bool,
+    /// The reaper has nothing to do before this.
+    reap_floor: Mono,
+    purge: Mono,
     presence: Option<Mono>,
     check: Option<Mono>,
 }
@@ -132,7 +138,7 @@ impl Machine {
         let start = Mono::default();
         let timers = Timers {
             refresh: true,
-            purge: (config.retention != Retention::default()).then_some(start),
+            reap_all: true,
             presence: config.presence.map(|_| start),
             check: config.change_check.map(|_| start),
             ..Timers::default()
@@ -151,6 +157,7 @@ impl Machine {
             demands: Demands::new(config.demand),
             runs: Runs::default(),
             call: None,
+            call_began: start,
             link: Link::default(),
             drain: Drain::new(config.force_grace),
             clock: ClockGuard::default(),
@@ -188,8 +195,7 @@ impl Machine {
             Input::Policy(policy) => self.policy = policy,
             Input::Retention(retention) => {
                 self.retention = retention;
-                let kept_forever = retention == Retention::default();
-                self.timers.purge = (!kept_forever).then_some(now.mono);
+                self.timers.purge = now.mono;
             }
             Input::Drain { deadline } => self.drain(now, deadline),
             Input::Force => self.force(now),
@@ -215,6 +221,11 @@ impl Machine {
     /// How the store is doing.
     pub fn health(&self) -> Health {
         self.link.health()
+    }
+
+    /// Since when a call of the store has been under way: for a watchdog.
+    pub fn call_since(&self) -> Option<Mono> {
+        self.call.as_ref().map(|_| self.call_began)
     }
 
     /// Counters of what this machine has seen.
@@ -258,20 +269,14 @@ impl Machine {
         let timers = &self.timers;
         let wake = |at: Option<Mono>, reason| at.map(|at| Wakeup { at, reason });
         let stored = timers.due.into_iter().chain(timers.expiry).min();
-        let check = timers.check.filter(|_| self.has_demand());
         Some([
             wake(timers.due, WakeReason::JobDue),
             wake(timers.expiry, WakeReason::LeaseExpiry),
-            wake(timers.purge, WakeReason::Purge),
+            wake(Some(timers.purge), WakeReason::Purge),
             wake(timers.presence, WakeReason::Presence),
-            wake(check, WakeReason::ChangeCheck),
+            wake(timers.check, WakeReason::ChangeCheck),
             wake(stored.map(|_| self.clock.next_look()), WakeReason::ClockCheck),
         ])
-    }
-
-    /// Whether anybody would take a job.
-    fn has_demand(&self) -> bool {
-        self.demands.len() > 0 || self.runs.busy() < self.slots
     }
 
     /// Lets time pass.
@@ -283,8 +288,9 @@ impl Machine {
             self.effects.push_back(Effect::Stop { token, reason });
         }
         self.link.advance(now.mono);
-        if self.clock.own_step(now) {
+        if self.clock.own_step(now) && !self.timers.refresh {
             self.timers.refresh = true;
+            self.runs.want_beats(now.mono);
         }
         self.drain_deadlines(now);
     }
@@ -343,6 +349,11 @@ impl Machine {
         let (limits, pending) = (&self.limits, &self.pending);
         let reports = pending.settles.len() + pending.beats.len();
         let (what, waiting, more, limit) = match request {
+            Request::Enqueue(_) | Request::EnqueueMany(_)
+                if pending.bytes() > limits.waiting_bytes =>
+            {
+                ("bytes of new jobs", pending.bytes(), 1, limits.waiting_bytes)
+            }
             Request::Enqueue(_) => ("new jobs", pending.enqueues.len(), 1, limits.waiting_jobs),
             Request::EnqueueMany(new) => {
                 many(new.len())?;
@@ -412,13 +423,13 @@ impl Machine {
     fn give_back(&mut self, tokens: Vec<LeaseToken>) {
         let give = |token| Settle { token, verdict: Verdict::Release };
         let settles: Vec<Settle> = tokens.into_iter().map(give).collect();
-        if !settles.is_empty() {
+        if !settles.is_empty() && self.link.is_usable() {
             self.pending.settles.push(Asker::Machine, Few::Many(settles));
         }
     }
 
-    fn stop(&mut self, token: LeaseToken, reason: StopReason) {
-        if self.runs.stop(token, reason) {
+    fn stop(&mut self, token: LeaseToken, reason: StopReason, now: Mono) {
+        if self.runs.stop(token, reason, now) {
             self.effects.push_back(Effect::Stop { token, reason });
         }
     }

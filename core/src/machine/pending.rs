@@ -23,6 +23,11 @@ impl Pending {
         reports && self.admin.len == 0 && self.enqueues.len == 0
     }
 
+    /// How many bytes of payloads wait with new jobs.
+    pub(super) fn bytes(&self) -> usize {
+        self.enqueues.bytes
+    }
+
     /// Drops everything. Clients must have been told before.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
@@ -56,6 +61,15 @@ impl<T> Few<T> {
     }
 }
 
+impl<T: Weight> Few<T> {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::One(one) => one.bytes(),
+            Self::Many(many) => many.iter().map(Weight::bytes).sum(),
+        }
+    }
+}
+
 /// Commands with whoever asked for them.
 #[derive(Debug)]
 struct Ask<T> {
@@ -78,15 +92,33 @@ pub(super) struct Taken {
 pub(super) struct Line<T> {
     asks: VecDeque<Ask<T>>,
     len: usize,
+    bytes: usize,
+}
+
+/// Something that takes room while it waits.
+pub(super) trait Weight {
+    /// How many bytes it takes beside itself.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Weight for Settle {}
+impl Weight for Beat {}
+impl Weight for Admin {}
+impl Weight for NewJob {
+    fn bytes(&self) -> usize {
+        self.payload.as_str().len()
+    }
 }
 
 impl<T> Default for Line<T> {
     fn default() -> Self {
-        Self { asks: VecDeque::new(), len: 0 }
+        Self { asks: VecDeque::new(), len: 0, bytes: 0 }
     }
 }
 
-impl<T> Line<T> {
+impl<T: Weight> Line<T> {
     /// How many commands wait.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -94,6 +126,7 @@ impl<T> Line<T> {
 
     pub(super) fn push(&mut self, from: Asker, what: Few<T>) {
         self.len += what.len();
+        self.bytes += what.bytes();
         self.asks.push_back(Ask { from, tries: 0, what });
     }
 
@@ -107,6 +140,7 @@ impl<T> Line<T> {
             }
             let Some(Ask { from, tries, what }) = self.asks.pop_front() else { break };
             self.len -= what.len();
+            self.bytes -= what.bytes();
             let count = match what {
                 Few::One(command) => {
                     batch.push(command);
@@ -139,6 +173,7 @@ impl<T> Line<T> {
         });
         for ask in back.into_iter().rev() {
             self.len += ask.what.len();
+            self.bytes += ask.what.bytes();
             self.asks.push_front(ask);
         }
     }
@@ -150,6 +185,7 @@ impl<T> Line<T> {
             Asker::Request(request) => {
                 who.push(request);
                 self.len -= ask.what.len();
+                self.bytes -= ask.what.bytes();
                 false
             }
             Asker::Local | Asker::Machine => true,

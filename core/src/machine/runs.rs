@@ -30,6 +30,8 @@ struct Entry {
     beat_at: Mono,
     timeout_at: Option<Mono>,
     stage: Stage,
+    /// When a run that was told to stop gets its last heartbeat; zero once it has had it.
+    beats_until: Mono,
 }
 
 /// How far a run is.
@@ -37,7 +39,7 @@ struct Entry {
 enum Stage {
     /// Its handler runs.
     Running,
-    /// Its handler was told to stop. It gets no more heartbeats.
+    /// Its handler was told to stop.
     Stopping(StopReason),
     /// Its handler has returned; the store is to be told.
     Settling,
@@ -58,6 +60,25 @@ impl Entry {
         self.beat_at = from.plus(self.length.part(3));
     }
 
+    /// Tells it to stop. While its handler still runs, nobody else should: it keeps its lease for
+    /// a while, unless the lease is lost already.
+    fn stop(&mut self, reason: StopReason, now: Mono) {
+        self.stage = Stage::Stopping(reason);
+        self.beats_until = match reason {
+            StopReason::TimedOut | StopReason::Shutdown => now.plus(STOP_GRACE),
+            StopReason::Cancelled | StopReason::LeaseLost => Mono::default(),
+        };
+    }
+
+    /// Whether its lease is to be kept alive.
+    fn is_kept(&self, now: Mono) -> bool {
+        match self.stage {
+            Stage::Running => true,
+            Stage::Stopping(_) => now < self.beats_until,
+            Stage::Settling => false,
+        }
+    }
+
     /// When it must stop unless its lease was extended: with a tenth of it left.
     fn stop_at(&self) -> Mono {
         let tenth = self.length.part(10);
@@ -65,13 +86,18 @@ impl Entry {
     }
 
     fn next(&self, beats_wanted: bool) -> Option<Wakeup> {
-        if self.stage != Stage::Running {
-            return None;
+        let beat_at = (!beats_wanted).then_some(self.beat_at);
+        match self.stage {
+            Stage::Settling => return None,
+            Stage::Stopping(_) => {
+                let at = beat_at.filter(|at| *at < self.beats_until)?;
+                return Some(Wakeup { at, reason: WakeReason::Heartbeat });
+            }
+            Stage::Running => {}
         }
-        let beat = Wakeup { at: self.beat_at, reason: WakeReason::Heartbeat };
+        let beat = beat_at.map(|at| Wakeup { at, reason: WakeReason::Heartbeat });
         let end = Wakeup { at: self.stop_at(), reason: WakeReason::LeaseEnd };
         let timeout = self.timeout_at.map(|at| Wakeup { at, reason: WakeReason::JobTimeout });
-        let beat = (!beats_wanted).then_some(beat);
         [Some(end), timeout, beat].into_iter().flatten().min()
     }
 }
@@ -91,12 +117,19 @@ impl Runs {
         self.held.keys().copied()
     }
 
+    /// Whether a claim begun at `from` has taken so long that the run would have to stop at once.
+    pub(super) fn is_too_late(job: &Job, from: Mono, now: Mono) -> bool {
+        let length = job.lease().map_or(Millis::ZERO, |lease| lease.length.millis());
+        now.since(from) >= length.part(10).times(9)
+    }
+
     /// Notes a run whose claim was begun at `from`.
     pub(super) fn start(&mut self, job: &Job, from: Mono, now: Mono) {
         let length = job.lease().map_or(Millis::ZERO, |lease| lease.length.millis());
         let timeout_at = job.timeout.map(|timeout| now.plus(timeout.millis()));
         let stage = Stage::Running;
-        let mut entry = Entry { length, lease_end: from, beat_at: from, timeout_at, stage };
+        let (lease_end, beat_at, beats_until) = (from, from, from);
+        let mut entry = Entry { length, lease_end, beat_at, timeout_at, stage, beats_until };
         entry.renew(from);
         self.next = self.next.into_iter().chain(entry.next(false)).min();
         self.held.insert(job.token(), entry);
@@ -138,10 +171,10 @@ impl Runs {
     }
 
     /// Marks a run as stopping; says whether it was not already.
-    pub(super) fn stop(&mut self, token: LeaseToken, reason: StopReason) -> bool {
+    pub(super) fn stop(&mut self, token: LeaseToken, reason: StopReason, now: Mono) -> bool {
         match self.held.get_mut(&token) {
             Some(entry) if entry.stage == Stage::Running => {
-                entry.stage = Stage::Stopping(reason);
+                entry.stop(reason, now);
                 true
             }
             _ => false,
@@ -167,17 +200,23 @@ impl Runs {
             return Vec::new();
         }
         let mut stops = Vec::new();
-        for (token, run) in self.held.iter_mut().filter(|(_, run)| run.stage == Stage::Running) {
+        for (token, run) in &mut self.held {
+            if run.is_kept(now) {
+                self.beats_wanted |= run.beat_at <= now;
+            } else {
+                run.beats_until = Mono::default();
+            }
             let reason = if run.timeout_at.is_some_and(|at| at <= now) {
                 StopReason::TimedOut
             } else if run.stop_at() <= now {
                 StopReason::LeaseLost
             } else {
-                self.beats_wanted |= run.beat_at <= now;
                 continue;
             };
-            run.stage = Stage::Stopping(reason);
-            stops.push((*token, reason));
+            if run.stage == Stage::Running {
+                run.stop(reason, now);
+                stops.push((*token, reason));
+            }
         }
         self.plan();
         stops
@@ -190,7 +229,7 @@ impl Runs {
         }
         self.beats_wanted = false;
         let mut due = Vec::new();
-        for (token, run) in self.held.iter_mut().filter(|(_, run)| run.stage == Stage::Running) {
+        for (token, run) in self.held.iter_mut().filter(|(_, run)| run.is_kept(now)) {
             if run.beat_at <= now.plus(run.length.part(12)) {
                 run.beat_at = now.plus(run.length.part(3));
                 due.push(*token);
@@ -198,6 +237,14 @@ impl Runs {
         }
         self.plan();
         due
+    }
+
+    /// Every run wants a heartbeat now: the wall clock by which others judge them was set.
+    pub(super) fn want_beats(&mut self, now: Mono) {
+        for run in self.held.values_mut().filter(|run| run.is_kept(now)) {
+            run.beat_at = now;
+            self.beats_wanted = true;
+        }
     }
 
     /// A heartbeat was written by a commit begun at `from`.
@@ -226,3 +273,7 @@ impl Runs {
         self.next = self.held.values().filter_map(|run| run.next(wanted)).min();
     }
 }
+
+/// How long a run that was told to stop keeps its lease while its handler still runs. A handler
+/// that never ends does not hold its job for ever.
+const STOP_GRACE: Millis = Millis::seconds(30);

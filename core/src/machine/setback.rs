@@ -52,7 +52,7 @@ impl Machine {
                 gives_up
             }
         };
-        let Batch { settles, mut beats, admin, enqueues, claims, purge, .. } = batch;
+        let Batch { settles, mut beats, admin, enqueues, claims, .. } = batch;
         beats.truncate(beats.len() - in_flight.local_beats.len());
         let pending = &mut self.pending;
         pending.settles.restore(in_flight.settles, settles, |taken| give_up(taken, false));
@@ -74,9 +74,6 @@ impl Machine {
                     }
                 }
             }
-        }
-        if purge.is_some() {
-            self.timers.purge = Some(now.mono);
         }
         self.timers.refresh = true;
         if self.phase() != Phase::Running {
@@ -141,7 +138,7 @@ impl Machine {
     }
 
     /// The store is lost for good: everybody is told, and everything stops.
-    pub(super) fn lose(&mut self, cause: &Cause) {
+    pub(super) fn lose(&mut self, now: Now, cause: &Cause) {
         self.refuse_doubtful(cause);
         self.link.lose(cause.clone());
         self.refuse_waiting(cause);
@@ -154,7 +151,7 @@ impl Machine {
         }
         let tokens: Vec<LeaseToken> = self.runs.tokens().collect();
         for token in tokens {
-            self.stop(token, StopReason::LeaseLost);
+            self.stop(token, StopReason::LeaseLost, now.mono);
         }
     }
 }

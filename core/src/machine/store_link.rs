@@ -12,6 +12,8 @@ pub(super) struct Link {
     /// Failures in a row.
     failures: u32,
     cause: Option<Cause>,
+    /// Whether it failed for want of space.
+    full: bool,
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +112,16 @@ impl Link {
     pub(super) fn fail(&mut self, cause: Cause, now: Mono) {
         let until = self.next_try(cause, now);
         self.state = State::Waiting { until };
+    }
+
+    pub(super) fn fail_full(&mut self, cause: Cause, now: Mono) {
+        self.fail(cause, now);
+        self.full = true;
+    }
+
+    /// Whether it had no space left when last asked.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
     }
 
     pub(super) fn doubt(&mut self, doubt: Doubt, cause: Cause, now: Mono) {

@@ -134,6 +134,9 @@ pub struct Reap {
     pub limit: usize,
     /// Where the last page ended.
     pub after: Option<super::LeaseCursor>,
+    /// Whether to look at leases that still run as well: after a clock was set back, they may have
+    /// been written by the clock as it was before.
+    pub all: bool,
     /// What the store's clock should read now, if that is known. If it disagrees by more than
     /// [`CLOCK_STEP`](crate::limits::CLOCK_STEP), the clock was stepped and nothing is reaped.
     pub expected: Option<Wall>,
@@ -141,7 +144,8 @@ pub struct Reap {
     pub trusted_since: Option<Wall>,
 }
 
-/// Remove finished jobs past their age, and rows of processes and workers long silent.
+/// Remove finished jobs past their age, keys past their window, and what is known of processes and
+/// workers long silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Purge {
     /// Their ages.

@@ -38,7 +38,7 @@ pub struct Outcomes {
     pub next_due: Option<Wall>,
     /// When the next lease runs out.
     pub next_expiry: Option<Wall>,
-    /// Every job that changed its state, came or went.
+    /// Every job that came, changed its state or its holder, or went.
     pub changes: Vec<Change>,
 }
 
@@ -147,7 +147,7 @@ pub struct Leased {
     pub payload: Payload,
 }
 
-/// A job that came, changed its state, or went.
+/// A job that came, changed its state or its holder, or went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// Which.
@@ -160,4 +160,8 @@ pub struct Change {
     pub from: Option<StateName>,
     /// Where it is; nowhere if it was removed.
     pub to: Option<StateName>,
+    /// When it is, or was, due.
+    pub run_at: Wall,
+    /// When its latest attempt was claimed.
+    pub started_at: Option<Wall>,
 }

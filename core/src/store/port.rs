@@ -13,6 +13,12 @@ use crate::{
 };
 
 /// An open transaction of a store.
+///
+/// Transactions that write are as if they ran one after the other: what a question was answered
+/// still holds at [`write`](Tx::write), or the commit fails with
+/// [`NotCommitted`](super::CommitError::NotCommitted). A store that leaves out rows which another
+/// transaction holds must afterwards answer [`changed`](super::Store::changed) with true, so that
+/// they are looked for again.
 pub trait Tx {
     /// What can go wrong; it ends the transaction.
     type Error;
@@ -26,18 +32,25 @@ pub trait Tx {
     /// The records of these keys, in this order.
     fn keys(&mut self, keys: &[IdempotencyKey]) -> Result<Vec<Option<KeyRecord>>, Self::Error>;
 
-    /// These queues with their counters, in any order; those that do not exist are left out.
+    /// These queues with their counters, in any order; queues that do not exist are left out.
     fn queues(&mut self, queues: &Queues) -> Result<Vec<QueueRow>, Self::Error>;
 
     /// How many queues exist.
     fn queue_count(&mut self) -> Result<usize, Self::Error>;
 
-    /// The first `limit` ready jobs of this queue and kind that rank behind `after`, by rank.
+    /// The first `limit` ready jobs of each of these queues and kinds, by rank.
+    fn heads(
+        &mut self,
+        of: &[(QueueName, Kind)],
+        limit: usize,
+    ) -> Result<Vec<Vec<Job>>, Self::Error>;
+
+    /// The next `limit` ready jobs of this queue and kind behind `after`, by rank.
     fn ready(
         &mut self,
         queue: &QueueName,
         kind: &Kind,
-        after: Option<Rank>,
+        after: Rank,
         limit: usize,
     ) -> Result<Vec<Job>, Self::Error>;
 
@@ -79,7 +92,11 @@ pub trait Tx {
     /// When the next lease runs out.
     fn next_expiry(&mut self) -> Result<Option<Wall>, Self::Error>;
 
-    /// The id the next new job gets. Those behind it follow without a gap.
+    /// Whether there are markers of processes, or rows of workers, silent since before this instant.
+    fn has_silent(&mut self, before: Wall) -> Result<bool, Self::Error>;
+
+    /// The id the next new job gets, greater than any given out before; those behind it follow
+    /// without a gap. What was given out is known from [`Changes::inserts`].
     fn next_id(&mut self) -> Result<JobId, Self::Error>;
 
     /// Keeps everything the batch changed. Called at most once, and last but for the questions
@@ -105,7 +122,8 @@ pub struct DeadJob {
     pub error: Option<Excerpt>,
 }
 
-/// Everything a batch changed. Each job appears in one of `inserts`, `updates` and `removes`.
+/// Everything a batch changed, each row once. A job appears in one of `inserts`, `updates` and
+/// `removes`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
     /// New jobs, by id.
@@ -133,6 +151,8 @@ pub struct Changes {
     pub settings: Vec<(SettingKey, Option<SettingValue>)>,
     /// Workers seen now: first seen, or seen again.
     pub workers: Vec<Worker>,
+    /// Workers heard from: they were seen now, if they are known at all.
+    pub heard: Vec<WorkerId>,
     /// Workers to remove.
     pub removed_workers: Vec<WorkerId>,
     /// Remove markers of processes, and rows of workers, silent since before this instant.

@@ -59,7 +59,7 @@ pub struct JobDetail {
     pub payload: Payload,
     /// What came of it.
     pub result: Option<Payload>,
-    /// How far its holder said it is.
+    /// How far a holder last said it is.
     pub progress: Option<Payload>,
     /// What last went wrong.
     pub last_error: Option<Excerpt>,

@@ -1,0 +1,122 @@
+//! For operators: does the store agree with itself, can it be mended, can it be copied.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+use windlass_core::store::{Cause, Disagreement, Reader, Store, StoreError, audit};
+
+use crate::error::{OpenError, TxError};
+use crate::{SqliteStore, open};
+
+impl SqliteStore {
+    /// Recomputes counters, keys and indexes from the rows, and lists everything that disagrees.
+    /// Empty is good. It reads the whole store.
+    pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
+        let conn = self.another()?;
+        let mut found = integrity(&conn).map_err(|error| TxError::from(error).of_read())?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        found.extend(strays(&conn).map_err(|error| TxError::from(error).of_read())?);
+        found.extend(audit(&self.reader()?.dump()?));
+        Ok(found)
+    }
+
+    /// Makes derived data agree with the rows again: counters are counted anew, indexes built
+    /// anew, and what belongs to no job is removed. No job is touched.
+    pub fn repair(&mut self) -> Result<(), StoreError> {
+        let mut conn = self.another()?;
+        mend(&mut conn).map_err(|error| TxError::from(error).of_read())
+    }
+
+    /// Copies the store, as it is at one instant, to a file that does not exist yet; others may go
+    /// on writing.
+    pub fn backup(&self, to: &Path) -> Result<(), OpenError> {
+        let created = |source| OpenError::Create { path: to.into(), source };
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).open(to).map_err(created)?;
+        let copied = self.copy_to(to);
+        if copied.is_err() {
+            // Half a copy is worse than none.
+            let _ = std::fs::remove_file(to);
+        }
+        copied
+    }
+
+    fn copy_to(&self, to: &Path) -> Result<(), OpenError> {
+        let sqlite = |source| OpenError::Sqlite { path: to.into(), source };
+        let created = |source| OpenError::Create { path: to.into(), source };
+        let name = to.to_str().ok_or_else(|| OpenError::Foreign {
+            path: to.into(),
+            what: "its name is no UTF-8".into(),
+        })?;
+        let conn = open::writer(self.path())?;
+        conn.execute("VACUUM INTO ?1", [name]).map_err(sqlite)?;
+        File::open(to).and_then(|file| file.sync_all()).map_err(created)?;
+        let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = File::open(dir.unwrap_or(Path::new(".")));
+        dir.and_then(|dir| dir.sync_all()).map_err(created)
+    }
+
+    fn another(&self) -> Result<Connection, StoreError> {
+        open::writer(self.path()).map_err(|error| StoreError::Busy(Cause::new(&error.to_string())))
+    }
+}
+
+/// What SQLite itself finds: broken pages, indexes that do not match their table.
+fn integrity(conn: &Connection) -> rusqlite::Result<Vec<Disagreement>> {
+    let mut statement = conn.prepare("PRAGMA integrity_check")?;
+    let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let lines: rusqlite::Result<Vec<String>> = lines.collect();
+    Ok(lines?.into_iter().filter(|line| line != "ok").map(Disagreement).collect())
+}
+
+/// The tables whose rows belong to a job.
+const OF_JOBS: [&str; 5] = ["payloads", "results", "progress", "errors", "attempts"];
+
+/// Texts and attempts that belong to no job.
+fn strays(conn: &Connection) -> rusqlite::Result<Vec<Disagreement>> {
+    let mut found = Vec::new();
+    for table in OF_JOBS {
+        let sql =
+            format!("SELECT DISTINCT job FROM {table} WHERE job NOT IN (SELECT id FROM jobs)");
+        let mut statement = conn.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let job: i64 = row.get(0)?;
+            found.push(Disagreement(format!("{table} of job {job}, which does not exist")));
+        }
+    }
+    Ok(found)
+}
+
+fn mend(conn: &mut Connection) -> rusqlite::Result<()> {
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for table in OF_JOBS {
+        let sql = format!("DELETE FROM {table} WHERE job NOT IN (SELECT id FROM jobs)");
+        tx.execute(&sql, [])?;
+    }
+    tx.execute_batch(
+        "DELETE FROM counts;
+         INSERT INTO counts (queue, kind, queued, scheduled, processing, done, failed, cancelled)
+             SELECT queue, kind, sum(view = 0), sum(view = 1), sum(view = 2), sum(view = 3),
+                    sum(view = 4), sum(view = 5)
+             FROM jobs GROUP BY queue, kind;
+         DELETE FROM keys WHERE orphan_until IS NULL AND job NOT IN (SELECT id FROM jobs);
+         UPDATE keys SET orphan_until = NULL
+             WHERE orphan_until IS NOT NULL AND job IN (SELECT id FROM jobs);
+         INSERT INTO keys (key, job, request, created_at)
+             SELECT idempotency_key, max(id), zeroblob(16), created_at FROM jobs
+             WHERE idempotency_key IS NOT NULL AND view < 3 GROUP BY idempotency_key
+             ON CONFLICT DO NOTHING;
+         INSERT INTO errors (job, text, cut)
+             SELECT id, 'the error was lost', 0 FROM jobs
+             WHERE view = 4 AND id NOT IN (SELECT job FROM errors);
+         UPDATE meta SET value = max(value, (SELECT ifnull(max(id), 0) FROM jobs))
+             WHERE key = 'last_id';
+         REINDEX;",
+    )?;
+    tx.commit()
+}

@@ -1,0 +1,166 @@
+//! What goes wrong in SQLite, sorted into the classes of the core, with the original cause.
+
+use std::path::PathBuf;
+
+use rusqlite::ErrorCode;
+use thiserror::Error;
+use windlass_core::store::{Cause, CommitError, Outcomes, StoreError};
+
+/// Why a store could not be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The library is too old.
+    #[error(
+        "SQLite {found} is linked, but {needed} or newer is needed: older ones can lose a \
+             committed transaction when a WAL is reset"
+    )]
+    Library {
+        /// What is linked.
+        found: &'static str,
+        /// What is needed.
+        needed: &'static str,
+    },
+    /// The directory or the file could not be made.
+    #[error("cannot create {path}: {source}")]
+    Create {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not ours.
+    #[error("{path} is not a Windlass store: {what}; give the path of another file")]
+    Foreign {
+        /// Which.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+    },
+    /// A newer version of Windlass wrote the file.
+    #[error(
+        "{path} was written by a newer Windlass (schema {found}, this one knows {known}); \
+         run that version, or restore a backup made before the upgrade"
+    )]
+    Newer {
+        /// Which.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The newest schema known here.
+        known: i64,
+    },
+    /// A setting that durability rests on did not take.
+    #[error(
+        "{path}: SQLite reports {pragma}={found}, but {needed} is needed; \
+             it may lie on a file system that cannot do it"
+    )]
+    Pragma {
+        /// Which file.
+        path: PathBuf,
+        /// Which setting.
+        pragma: &'static str,
+        /// What it is.
+        found: String,
+        /// What it must be.
+        needed: &'static str,
+    },
+    /// SQLite refused.
+    #[error("cannot open {path}: {}", hint(source))]
+    Sqlite {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+}
+
+fn hint(error: &rusqlite::Error) -> String {
+    let advice = match error.sqlite_error_code() {
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            "; make the file and its directory writable for this user"
+        }
+        Some(ErrorCode::CannotOpen) => "; check that the directory exists and may be written",
+        Some(ErrorCode::DiskFull) => "; free some space",
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "; another process holds it: wait for it to finish, or end it"
+        }
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
+/// What can go wrong inside a transaction.
+#[derive(Debug, Error)]
+pub(crate) enum TxError {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// A row that this code cannot have written.
+    #[error("{0}")]
+    BadRow(String),
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Busy,
+    Full,
+    Fatal,
+    Corrupt,
+}
+
+impl TxError {
+    fn class(&self) -> Class {
+        let Self::Sqlite(error) = self else { return Class::Corrupt };
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Class::Busy,
+            Some(ErrorCode::DiskFull) => Class::Full,
+            // None: not from SQLite itself, but a value of the wrong type or a missing column.
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) | None => Class::Corrupt,
+            Some(_) => Class::Fatal,
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        match self {
+            Self::Sqlite(rusqlite::Error::SqliteFailure(code, message)) => {
+                let text = message.as_deref().unwrap_or("no message");
+                Cause::new(&format!("SQLite error {}: {text}", code.extended_code))
+            }
+            other => Cause::new(&other.to_string()),
+        }
+    }
+
+    /// The class of an error before the commit: nothing was written.
+    pub(crate) fn before_commit(&self) -> CommitError {
+        let cause = self.cause();
+        match self.class() {
+            Class::Busy => CommitError::NotCommitted(cause),
+            Class::Full => CommitError::Full(cause),
+            Class::Fatal => CommitError::Fatal { cause, outcomes: None },
+            Class::Corrupt => CommitError::Corrupt(cause),
+        }
+    }
+
+    /// The class of an error of the commit itself; `undone` says that the transaction was still
+    /// open afterwards, and could be rolled back.
+    pub(crate) fn of_commit(&self, undone: bool, outcomes: Outcomes) -> CommitError {
+        match self.class() {
+            Class::Busy | Class::Full if undone => self.before_commit(),
+            Class::Corrupt => CommitError::Corrupt(self.cause()),
+            _ => {
+                let outcomes = Some(Box::new(outcomes));
+                CommitError::Fatal { cause: self.cause(), outcomes }
+            }
+        }
+    }
+
+    /// The class of an error of a read.
+    pub(crate) fn of_read(&self) -> StoreError {
+        let cause = self.cause();
+        match self.class() {
+            Class::Busy | Class::Full => StoreError::Busy(cause),
+            Class::Fatal => StoreError::Fatal(cause),
+            Class::Corrupt => StoreError::Corrupt(cause),
+        }
+    }
+}

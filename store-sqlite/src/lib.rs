@@ -1,0 +1,35 @@
+//! The reference store: jobs in one SQLite file, durable to the last fsync.
+//!
+//! SQL finds and keeps rows; `windlass_core::apply` decides. The database is in WAL mode with
+//! `synchronous=FULL`: when a commit returns, its log is on disk. Several processes may share a
+//! file; correctness rests on the transaction alone.
+//!
+//! ```
+//! use windlass_core::store::{Batch, Store};
+//! use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
+//! use windlass_store_sqlite::SqliteStore;
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("jobs.db");
+//! let mut store = SqliteStore::open(&path)?;
+//! let mut batch = Batch::new(BatchId { process: ProcessId(1), seq: 1 }, Policy::default());
+//! batch.enqueues.push(NewJob::new(Kind::default(), Payload::null()));
+//! let outcomes = store.commit(Wall::new(0), &batch)?;
+//! assert_eq!(outcomes.enqueues[0].as_ref().map(|receipt| receipt.id.get()), Ok(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod check;
+mod error;
+mod names;
+mod open;
+mod reader;
+mod rows;
+mod store;
+mod tx;
+mod write;
+
+pub use error::OpenError;
+pub use reader::SqliteReader;
+pub use store::SqliteStore;

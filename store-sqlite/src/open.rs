@@ -1,0 +1,155 @@
+//! Opening a database: the settings durability rests on, each read back; the schema, brought up to
+//! date in one transaction per step.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use crate::error::OpenError;
+
+/// Written into the header of every database of ours: "WDLS".
+const APPLICATION_ID: i64 = 0x5744_4c53;
+/// The schema, one step per file. A step is never changed once it was released.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_first.sql")];
+/// Older libraries can lose a committed transaction when a WAL is reset.
+const NEEDED_LIBRARY: (i32, &str) = (3_051_003, "3.51.3");
+/// How long to wait for another process's transaction.
+const BUSY: Duration = Duration::from_secs(5);
+/// How large the WAL may stay after a burst, in bytes.
+const WAL_KEPT: i64 = 64 * 1024 * 1024;
+/// How many pages of WAL there may be before they are moved into the database.
+const WAL_PAGES: i64 = 4_000;
+
+/// Opens the connection that writes; the file is made if it does not exist.
+pub(crate) fn writer(path: &Path) -> Result<Connection, OpenError> {
+    if rusqlite::version_number() < NEEDED_LIBRARY.0 {
+        let (found, needed) = (rusqlite::version(), NEEDED_LIBRARY.1);
+        return Err(OpenError::Library { found, needed });
+    }
+    create(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut conn = connect(path, flags)?;
+    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    refuse_foreign(&conn, path)?;
+    prepare_writer(&conn, path)?;
+    migrate(&mut conn, path)?;
+    conn.set_prepared_statement_cache_capacity(128);
+    conn.execute_batch("PRAGMA optimize = 0x10002").map_err(sqlite)?;
+    Ok(conn)
+}
+
+/// Opens a connection that only reads.
+pub(crate) fn reader(path: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = connect(path, flags)?;
+    conn.set_prepared_statement_cache_capacity(64);
+    set(&conn, path, "query_only", "1", "1")?;
+    Ok(conn)
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
+    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    conn.busy_timeout(BUSY).map_err(sqlite)?;
+    set(&conn, path, "trusted_schema", "0", "0")?;
+    set(&conn, path, "temp_store", "MEMORY", "2")?;
+    set(&conn, path, "cache_size", "-32768", "-32768")?;
+    Ok(conn)
+}
+
+/// Makes the directory for its owner alone, and the file likewise.
+fn create(path: &Path) -> Result<(), OpenError> {
+    let failed = |source| OpenError::Create { path: path.into(), source };
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.exists()) {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+    }
+    // Opened by other means only before SQLite has it: closing the file drops its locks.
+    if !path.exists() {
+        let mut options = fs::OpenOptions::new();
+        let made = options.write(true).create_new(true).mode(0o600).open(path);
+        match made {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn refuse_foreign(conn: &Connection, path: &Path) -> Result<(), OpenError> {
+    let foreign = |what: &str| OpenError::Foreign { path: path.into(), what: what.into() };
+    let read = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let id = read("PRAGMA application_id").map_err(|error| match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase) => foreign("it is no SQLite database"),
+        _ => OpenError::Sqlite { path: path.into(), source: error },
+    })?;
+    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    let tables = read("SELECT count(*) FROM sqlite_schema").map_err(sqlite)?;
+    let empty = tables == 0;
+    if id != APPLICATION_ID && !empty {
+        return Err(foreign("it is a database of another program"));
+    }
+    Ok(())
+}
+
+fn prepare_writer(conn: &Connection, path: &Path) -> Result<(), OpenError> {
+    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    // Takes effect only while the database is empty.
+    conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(sqlite)?;
+    set(conn, path, "journal_mode", "WAL", "wal")?;
+    set(conn, path, "synchronous", "FULL", "2")?;
+    set(conn, path, "foreign_keys", "0", "0")?;
+    set(conn, path, "wal_autocheckpoint", &WAL_PAGES.to_string(), "4000")?;
+    let kept = WAL_KEPT.to_string();
+    conn.execute_batch(&format!("PRAGMA journal_size_limit = {kept}")).map_err(sqlite)?;
+    Ok(())
+}
+
+/// Sets a pragma and reads it back.
+fn set(
+    conn: &Connection,
+    path: &Path,
+    pragma: &'static str,
+    value: &str,
+    needed: &'static str,
+) -> Result<(), OpenError> {
+    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    conn.execute_batch(&format!("PRAGMA {pragma} = {value}")).map_err(sqlite)?;
+    let found = read_back(conn, pragma).map_err(sqlite)?;
+    if found != needed {
+        return Err(OpenError::Pragma { path: path.into(), pragma, found, needed });
+    }
+    Ok(())
+}
+
+fn read_back(conn: &Connection, pragma: &str) -> rusqlite::Result<String> {
+    conn.query_row(&format!("PRAGMA {pragma}"), [], |row| {
+        Ok(match row.get_ref(0)? {
+            rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+            other => other.as_str().unwrap_or("?").to_string(),
+        })
+    })
+}
+
+fn migrate(conn: &mut Connection, path: &Path) -> Result<(), OpenError> {
+    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    loop {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
+        let found: i64 =
+            tx.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sqlite)?;
+        if found > known {
+            return Err(OpenError::Newer { path: path.into(), found, known });
+        }
+        let step = usize::try_from(found).ok().and_then(|at| MIGRATIONS.get(at));
+        let Some(step) = step else { return Ok(()) };
+        tx.execute_batch(step).map_err(sqlite)?;
+        tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
+        tx.pragma_update(None, "user_version", found + 1).map_err(sqlite)?;
+        tx.commit().map_err(sqlite)?;
+    }
+}

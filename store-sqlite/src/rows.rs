@@ -1,0 +1,165 @@
+//! A job as a row, and back. What cannot be read back as a job is corruption, and is said so.
+
+use rusqlite::{Connection, Row};
+use windlass_core::{
+    Epoch, Excerpt, IdempotencyKey, Job, JobId, JobTimeout, Lease, LeaseLength, MaxRetries,
+    Priority, Rank, Spent, State, View, Wall, WorkerId,
+};
+
+use crate::error::TxError;
+use crate::names::Names;
+
+/// The columns of a job, in the order [`job`] reads them.
+macro_rules! job_columns {
+    () => {
+        "id, view, at, queue, kind, rank, run_at, attempts, max_retries, epoch, generation, \
+         visibility_timeout, retry, created_at, updated_at, started_at, timeout, spent, \
+         lease_length, worker, idempotency_key"
+    };
+}
+pub(crate) use job_columns;
+
+/// Reads a job.
+pub(crate) fn job(conn: &Connection, names: &mut Names, row: &Row<'_>) -> Result<Job, TxError> {
+    let id = job_id(row.get(0)?)?;
+    let run_at = Wall::new(row.get(6)?);
+    let spent: Option<i64> = row.get(17)?;
+    let spent = spent.map(spent_of).transpose()?;
+    Ok(Job {
+        id,
+        queue: names.queue(conn, row.get(3)?)?,
+        kind: names.kind(conn, row.get(4)?)?,
+        priority: priority(row.get(5)?)?,
+        state: state(row, spent)?,
+        attempts: small(row.get(7)?)?,
+        max_retries: MaxRetries::new(small(row.get(8)?)?).map_err(bad)?,
+        epoch: epoch(row.get(9)?),
+        generation: small(row.get(10)?)?,
+        run_at,
+        timeout: optional(row.get(16)?, JobTimeout::new)?,
+        visibility_timeout: LeaseLength::new(unsigned(row.get(11)?)).map_err(bad)?,
+        retry: names.retry(conn, row.get(12)?)?,
+        idempotency_key: text(row, 20)?.map(IdempotencyKey::new).transpose().map_err(bad)?,
+        created_at: Wall::new(row.get(13)?),
+        updated_at: Wall::new(row.get(14)?),
+        started_at: row.get::<_, Option<i64>>(15)?.map(Wall::new),
+    })
+}
+
+fn state(row: &Row<'_>, spent: Option<Spent>) -> Result<State, TxError> {
+    let at = Wall::new(row.get(2)?);
+    Ok(match view_of(row.get(1)?)? {
+        View::Queued => State::Queued { ready: true, spent },
+        View::Scheduled => State::Queued { ready: false, spent },
+        View::Processing => {
+            let length = optional(row.get(18)?, LeaseLength::new)?;
+            let worker = text(row, 19)?.map(WorkerId::new).transpose().map_err(bad)?;
+            let (Some(worker), Some(length)) = (worker, length) else {
+                return Err(TxError::BadRow("a leased job without a holder".into()));
+            };
+            State::Processing(Lease { worker, until: at, length })
+        }
+        View::Done => State::Done { finished_at: at },
+        View::Failed => State::Failed { finished_at: at, spent },
+        View::Cancelled => State::Cancelled { finished_at: at, spent },
+    })
+}
+
+/// The view of a job and the instant it is ordered by there.
+pub(crate) fn place(job: &Job) -> (i64, i64) {
+    let at = match &job.state {
+        State::Queued { .. } => job.run_at,
+        State::Processing(lease) => lease.until,
+        State::Done { finished_at }
+        | State::Failed { finished_at, .. }
+        | State::Cancelled { finished_at, .. } => *finished_at,
+    };
+    (view_code(job.state.view()), at.get())
+}
+
+/// The stored code of a view.
+pub(crate) fn view_code(view: View) -> i64 {
+    i64::try_from(view.index()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn view_of(code: i64) -> Result<View, TxError> {
+    code_of(&View::ALL, code, "view")
+}
+
+/// The stored code of a spent token; a done job needs none.
+pub(crate) fn spent_code(state: &State) -> Option<i64> {
+    let spent = state.spent().filter(|_| state.view() != View::Done)?;
+    position(&Spent::ALL, &spent)
+}
+
+fn spent_of(code: i64) -> Result<Spent, TxError> {
+    code_of(&Spent::ALL, code, "verdict")
+}
+
+/// The thing with this code in a list of all.
+pub(crate) fn code_of<T: Copy>(all: &[T], code: i64, what: &str) -> Result<T, TxError> {
+    let found = usize::try_from(code).ok().and_then(|at| all.get(at));
+    found.copied().ok_or_else(|| TxError::BadRow(format!("{code} is no {what}")))
+}
+
+/// The code of a thing in a list of all.
+pub(crate) fn position<T: PartialEq>(all: &[T], one: &T) -> Option<i64> {
+    all.iter().position(|other| other == one).and_then(|at| i64::try_from(at).ok())
+}
+
+pub(crate) fn job_id(number: i64) -> Result<JobId, TxError> {
+    let id = u64::try_from(number).ok().and_then(JobId::new);
+    id.ok_or_else(|| TxError::BadRow(format!("{number} is no job id")))
+}
+
+pub(crate) fn id_code(id: JobId) -> i64 {
+    id.get().cast_signed()
+}
+
+pub(crate) fn epoch(number: i64) -> Epoch {
+    Epoch::new(number.cast_unsigned())
+}
+
+pub(crate) fn rank_code(rank: Rank) -> (i64, i64, i64) {
+    (-i64::from(rank.priority.get()), rank.run_at.get(), id_code(rank.id))
+}
+
+fn priority(rank: i64) -> Result<Priority, TxError> {
+    let number = rank.checked_neg().and_then(|number| i16::try_from(number).ok());
+    let priority = number.and_then(|number| Priority::new(number).ok());
+    priority.ok_or_else(|| TxError::BadRow(format!("{rank} is no rank")))
+}
+
+pub(crate) fn small(number: i64) -> Result<u32, TxError> {
+    u32::try_from(number).map_err(|_| TxError::BadRow(format!("{number} is out of range")))
+}
+
+pub(crate) fn unsigned(number: i64) -> u64 {
+    number.cast_unsigned()
+}
+
+/// A bounded number that may be absent.
+pub(crate) fn optional<T, E: std::fmt::Display>(
+    number: Option<i64>,
+    make: impl Fn(u64) -> Result<T, E>,
+) -> Result<Option<T>, TxError> {
+    number.map(|number| make(unsigned(number)).map_err(bad)).transpose()
+}
+
+/// A text that may be absent, without copying it.
+pub(crate) fn text<'r>(row: &'r Row<'_>, at: usize) -> Result<Option<&'r str>, TxError> {
+    let value = row.get_ref(at)?;
+    value.as_str_or_null().map_err(bad)
+}
+
+/// An excerpt in two columns that may be absent.
+pub(crate) fn excerpt(row: &Row<'_>, at: usize) -> Result<Option<Excerpt>, TxError> {
+    let cut: Option<bool> = row.get(at + 1)?;
+    let stored = |text| Excerpt::stored(text, cut.unwrap_or(false));
+    Ok(text(row, at)?.map(stored))
+}
+
+/// A value that this code cannot have written.
+pub(crate) fn bad(error: impl std::fmt::Display) -> TxError {
+    TxError::BadRow(error.to_string())
+}

@@ -1,0 +1,295 @@
+//! Keeps what a batch changed: each row once, each statement prepared once.
+
+use rusqlite::{Connection, params};
+use windlass_core::limits::ATTEMPTS_KEPT;
+use windlass_core::store::{Changes, CountDelta, Doc, Marker, Worker, WorkerKind};
+use windlass_core::{Attempt, AttemptOutcome, Excerpt, Job, KeyRecord, LeaseLength, Queue, Wall};
+
+use crate::names::Names;
+use crate::rows::{id_code, place, position, rank_code, spent_code};
+use crate::tx::Found;
+
+/// Keeps everything a batch changed.
+pub(crate) fn write(
+    conn: &Connection,
+    names: &mut Names,
+    changes: &Changes,
+    now: Wall,
+) -> Found<()> {
+    for queue in &changes.queues {
+        put_queue(conn, names, queue)?;
+    }
+    insert_jobs(conn, names, &changes.inserts)?;
+    update_jobs(conn, &changes.updates)?;
+    remove_jobs(conn, &changes.removes)?;
+    put_docs(conn, changes)?;
+    put_attempts(conn, &changes.attempts)?;
+    put_keys(conn, changes)?;
+    add_counts(conn, names, &changes.counts)?;
+    put_settings(conn, changes)?;
+    put_workers(conn, changes, now)?;
+    if let Some(marker) = &changes.marker {
+        put_marker(conn, marker)?;
+    }
+    Ok(())
+}
+
+fn put_queue(conn: &Connection, names: &mut Names, queue: &Queue) -> Found<()> {
+    let id = names.ensure_queue(conn, &queue.name)?;
+    let settings = &queue.settings;
+    let retry = settings.retry.map(|retry| names.ensure_retry(conn, retry)).transpose()?;
+    let sql = "UPDATE queues SET paused = ?2, max_queued = ?3, concurrency = ?4, \
+               visibility_timeout = ?5, max_retries = ?6, timeout = ?7, retry = ?8 WHERE id = ?1";
+    conn.prepare_cached(sql)?.execute(params![
+        id,
+        queue.paused,
+        settings.max_queued.map(|most| most.get().cast_signed()),
+        settings.concurrency.map(|most| i64::from(most.get())),
+        settings.visibility_timeout.map(|length| length.get().cast_signed()),
+        settings.max_retries.map(|retries| i64::from(retries.get())),
+        settings.timeout.map(|timeout| timeout.get().cast_signed()),
+        retry,
+    ])?;
+    Ok(())
+}
+
+fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> {
+    let Some(last) = jobs.last() else { return Ok(()) };
+    let sql = "INSERT INTO jobs (id, view, at, queue, kind, rank, run_at, attempts, max_retries, \
+               epoch, generation, visibility_timeout, retry, created_at, updated_at, started_at, \
+               timeout, spent, lease_length, worker, idempotency_key) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
+               ?17, ?18, ?19, ?20, ?21)";
+    let mut insert = conn.prepare_cached(sql)?;
+    for job in jobs {
+        let (view, at) = place(job);
+        let (rank, run_at, id) = rank_code(job.rank());
+        let lease = job.lease();
+        insert.execute(params![
+            id,
+            view,
+            at,
+            names.ensure_queue(conn, &job.queue)?,
+            names.ensure_kind(conn, &job.kind)?,
+            rank,
+            run_at,
+            job.attempts,
+            job.max_retries.get(),
+            job.epoch.get().cast_signed(),
+            job.generation,
+            job.visibility_timeout.get().cast_signed(),
+            names.ensure_retry(conn, job.retry)?,
+            job.created_at.get(),
+            job.updated_at.get(),
+            job.started_at.map(Wall::get),
+            job.timeout.map(|timeout| timeout.get().cast_signed()),
+            spent_code(&job.state),
+            lease.map(|lease| length(lease.length)),
+            lease.map(|lease| lease.worker.as_str()),
+            job.idempotency_key.as_ref().map(windlass_core::IdempotencyKey::as_str),
+        ])?;
+    }
+    let sql = "UPDATE meta SET value = ?1 WHERE key = 'last_id'";
+    conn.prepare_cached(sql)?.execute([id_code(last.id)])?;
+    Ok(())
+}
+
+fn update_jobs(conn: &Connection, jobs: &[(Job, Job)]) -> Found<()> {
+    let sql = "UPDATE jobs SET view = ?2, at = ?3, run_at = ?4, attempts = ?5, epoch = ?6, \
+               generation = ?7, updated_at = ?8, started_at = ?9, spent = ?10, \
+               lease_length = ?11, worker = ?12 WHERE id = ?1";
+    let mut update = conn.prepare_cached(sql)?;
+    for (_, job) in jobs {
+        let (view, at) = place(job);
+        let lease = job.lease();
+        update.execute(params![
+            id_code(job.id),
+            view,
+            at,
+            job.run_at.get(),
+            job.attempts,
+            job.epoch.get().cast_signed(),
+            job.generation,
+            job.updated_at.get(),
+            job.started_at.map(Wall::get),
+            spent_code(&job.state),
+            lease.map(|lease| length(lease.length)),
+            lease.map(|lease| lease.worker.as_str()),
+        ])?;
+    }
+    Ok(())
+}
+
+fn remove_jobs(conn: &Connection, jobs: &[Job]) -> Found<()> {
+    for sql in [
+        "DELETE FROM jobs WHERE id = ?1",
+        "DELETE FROM payloads WHERE job = ?1",
+        "DELETE FROM results WHERE job = ?1",
+        "DELETE FROM progress WHERE job = ?1",
+        "DELETE FROM errors WHERE job = ?1",
+        "DELETE FROM attempts WHERE job = ?1",
+    ] {
+        if jobs.is_empty() {
+            break;
+        }
+        let mut delete = conn.prepare_cached(sql)?;
+        for job in jobs {
+            delete.execute([id_code(job.id)])?;
+        }
+    }
+    Ok(())
+}
+
+fn put_docs(conn: &Connection, changes: &Changes) -> Found<()> {
+    for (doc, sql) in [
+        (Doc::Payload, "INSERT INTO payloads (job, text) VALUES (?1, ?2)"),
+        (Doc::Result, "INSERT OR REPLACE INTO results (job, text) VALUES (?1, ?2)"),
+        (Doc::Progress, "INSERT OR REPLACE INTO progress (job, text) VALUES (?1, ?2)"),
+    ] {
+        let mut writes = changes.docs.iter().filter(|write| write.doc == doc).peekable();
+        if writes.peek().is_none() {
+            continue;
+        }
+        let mut put = conn.prepare_cached(sql)?;
+        for write in writes {
+            put.execute(params![id_code(write.job), write.text.as_str()])?;
+        }
+    }
+    let sql = "INSERT OR REPLACE INTO errors (job, text, cut) VALUES (?1, ?2, ?3)";
+    for (job, error) in &changes.errors {
+        let params = params![id_code(*job), error.as_str(), error.is_cut()];
+        conn.prepare_cached(sql)?.execute(params)?;
+    }
+    Ok(())
+}
+
+fn put_attempts(conn: &Connection, attempts: &[Attempt]) -> Found<()> {
+    for attempt in attempts {
+        let (job, epoch) = (id_code(attempt.job), attempt.epoch.get());
+        let forgotten = epoch.saturating_sub(ATTEMPTS_KEPT).cast_signed();
+        let sql = "DELETE FROM attempts WHERE job = ?1 AND epoch <= ?2";
+        conn.prepare_cached(sql)?.execute(params![job, forgotten])?;
+        let sql = "INSERT OR REPLACE INTO attempts (job, epoch, worker, started_at, ended_at, \
+                   outcome, error, error_cut, exit_code, stdout, stdout_cut, stderr, stderr_cut) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        let (error, error_cut) = parts(attempt.error.as_ref());
+        let (stdout, stdout_cut) = parts(attempt.stdout.as_ref());
+        let (stderr, stderr_cut) = parts(attempt.stderr.as_ref());
+        conn.prepare_cached(sql)?.execute(params![
+            job,
+            epoch.cast_signed(),
+            attempt.worker.as_str(),
+            attempt.started_at.get(),
+            attempt.ended_at.get(),
+            position(&AttemptOutcome::ALL, &attempt.outcome),
+            error,
+            error_cut,
+            attempt.exit_code,
+            stdout,
+            stdout_cut,
+            stderr,
+            stderr_cut,
+        ])?;
+    }
+    Ok(())
+}
+
+fn parts(excerpt: Option<&Excerpt>) -> (Option<&str>, Option<bool>) {
+    (excerpt.map(Excerpt::as_str), excerpt.map(Excerpt::is_cut))
+}
+
+fn put_keys(conn: &Connection, changes: &Changes) -> Found<()> {
+    let sql = "INSERT OR REPLACE INTO keys (key, job, request, created_at, orphan_until) \
+               VALUES (?1, ?2, ?3, ?4, ?5)";
+    for KeyRecord { key, job, request, created_at, orphan_until } in &changes.keys {
+        conn.prepare_cached(sql)?.execute(params![
+            key.as_str(),
+            id_code(*job),
+            request.0.to_le_bytes(),
+            created_at.get(),
+            orphan_until.map(Wall::get),
+        ])?;
+    }
+    for key in &changes.dropped_keys {
+        conn.prepare_cached("DELETE FROM keys WHERE key = ?1")?.execute([key.as_str()])?;
+    }
+    Ok(())
+}
+
+fn add_counts(conn: &Connection, names: &mut Names, deltas: &[CountDelta]) -> Found<()> {
+    for CountDelta { queue, kind, by } in deltas {
+        let queue = names.ensure_queue(conn, queue)?;
+        let kind = names.ensure_kind(conn, kind)?;
+        let sql = "INSERT INTO counts (queue, kind) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        conn.prepare_cached(sql)?.execute([queue, kind])?;
+        let sql = "UPDATE counts SET queued = queued + ?3, scheduled = scheduled + ?4, \
+                   processing = processing + ?5, done = done + ?6, failed = failed + ?7, \
+                   cancelled = cancelled + ?8 WHERE queue = ?1 AND kind = ?2";
+        conn.prepare_cached(sql)?
+            .execute(params![queue, kind, by[0], by[1], by[2], by[3], by[4], by[5]])?;
+        // A row of zeros is as good as none: kinds that have gone leave nothing behind.
+        if by.iter().any(|by| *by < 0) {
+            let sql = "DELETE FROM counts WHERE queue = ?1 AND kind = ?2 AND queued = 0 \
+                       AND scheduled = 0 AND processing = 0 AND done = 0 AND failed = 0 \
+                       AND cancelled = 0";
+            conn.prepare_cached(sql)?.execute([queue, kind])?;
+        }
+    }
+    Ok(())
+}
+
+fn put_settings(conn: &Connection, changes: &Changes) -> Found<()> {
+    for (key, value) in &changes.settings {
+        if let Some(value) = value {
+            let sql = "INSERT OR REPLACE INTO settings (key, value) VALUES (?1, ?2)";
+            conn.prepare_cached(sql)?.execute([key.as_str(), value.as_str()])?;
+        } else {
+            let sql = "DELETE FROM settings WHERE key = ?1";
+            conn.prepare_cached(sql)?.execute([key.as_str()])?;
+        }
+    }
+    Ok(())
+}
+
+fn put_workers(conn: &Connection, changes: &Changes, now: Wall) -> Found<()> {
+    let sql = "INSERT INTO workers (id, host, pid, kind, started_at, last_seen) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT (id) DO UPDATE SET \
+               host = excluded.host, pid = excluded.pid, kind = excluded.kind, \
+               last_seen = excluded.last_seen";
+    for Worker { id, host, pid, kind } in &changes.workers {
+        let kind = position(&WorkerKind::ALL, kind);
+        conn.prepare_cached(sql)?.execute(params![
+            id.as_str(),
+            host.as_ref(),
+            pid,
+            kind,
+            now.get()
+        ])?;
+    }
+    for id in &changes.heard {
+        let sql = "UPDATE workers SET last_seen = ?2 WHERE id = ?1";
+        conn.prepare_cached(sql)?.execute(params![id.as_str(), now.get()])?;
+    }
+    for id in &changes.removed_workers {
+        conn.prepare_cached("DELETE FROM workers WHERE id = ?1")?.execute([id.as_str()])?;
+    }
+    if let Some(before) = changes.forget_silent {
+        let sql = "DELETE FROM workers WHERE last_seen < ?1";
+        conn.prepare_cached(sql)?.execute([before.get()])?;
+        let sql = "DELETE FROM markers WHERE at < ?1";
+        conn.prepare_cached(sql)?.execute([before.get()])?;
+    }
+    Ok(())
+}
+
+fn put_marker(conn: &Connection, marker: &Marker) -> Found<()> {
+    let sql = "INSERT OR REPLACE INTO markers (process, seq, at) VALUES (?1, ?2, ?3)";
+    let process = marker.batch.process.0.cast_signed();
+    let seq = marker.batch.seq.cast_signed();
+    conn.prepare_cached(sql)?.execute(params![process, seq, marker.at.get()])?;
+    Ok(())
+}
+
+fn length(length: LeaseLength) -> i64 {
+    length.get().cast_signed()
+}
