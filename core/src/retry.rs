@@ -166,17 +166,21 @@ fn grow(initial: u64, cap: u64, factor: u32, times: u32) -> u64 {
     if factor == 1_000 || initial == 0 {
         return initial.min(cap);
     }
-    // Thousandths are carried along, so that a factor of 1.5 grows a wait of 1 ms as well.
-    let cap_fine = u128::from(cap) * 1_000;
-    let mut wait = u128::from(initial) * 1_000;
+    // Billionths are carried along, so that a factor of 1.001 grows a wait of 1 ms as well, and
+    // what is cut off on the way stays below a millisecond.
+    let cap_fine = u128::from(cap) * FINE;
+    let mut wait = u128::from(initial) * FINE;
     for _ in 0..times {
         if wait >= cap_fine {
             break;
         }
         wait = wait * u128::from(factor) / 1_000;
     }
-    u64::try_from(wait.min(cap_fine) / 1_000).unwrap_or(cap)
+    u64::try_from(wait.min(cap_fine) / FINE).unwrap_or(cap)
 }
+
+/// The parts of a millisecond in which waits grow.
+const FINE: u128 = 1_000_000_000;
 
 /// A well-mixed number for a lease token, the same on every machine and in every version.
 fn hash(token: LeaseToken) -> u64 {

@@ -7,7 +7,8 @@ use std::sync::{PoisonError, RwLockReadGuard};
 use windlass_core::limits::LIST_SCAN_ROWS;
 use windlass_core::store::{Cursor, Dump, Filter, JobDetail, Page, Reader, StoreError, WorkerRow};
 use windlass_core::{
-    Attempt, Epoch, Job, JobId, QueueName, QueueRow, SettingKey, SettingValue, View, Wall,
+    Attempt, Epoch, Job, JobId, KeyRecord, QueueName, QueueRow, SettingKey, SettingValue, View,
+    Wall,
 };
 
 use crate::tables::{QueueTable, Shared, Tables};
@@ -176,6 +177,12 @@ pub(crate) fn keys_agree(tables: &Tables) -> Vec<String> {
     say(fresh.done == tables.done, "done");
     say(fresh.failed == tables.failed, "failed");
     say(fresh.cancelled == tables.cancelled, "cancelled");
+    let there = |id: &JobId| tables.jobs.contains_key(id);
+    say(tables.docs.keys().all(|(id, _)| there(id)), "document");
+    say(tables.errors.keys().all(there), "error");
+    let orphan = |record: &KeyRecord| Some((record.orphan_until?, record.key.clone()));
+    let orphans: BTreeSet<_> = tables.keys.values().filter_map(orphan).collect();
+    say(orphans == tables.orphans, "orphan");
     let ready = |tables: &Tables| -> Vec<_> {
         let queues = tables.queues.iter().filter(|(_, queue)| !queue.waiting.is_empty());
         let kinds = |queue: &QueueTable| -> Vec<_> {

@@ -1,0 +1,235 @@
+//! What every store must do, as one case per property, one file per family of commands.
+//!
+//! A store enrols with three lines: a [`Subject`](crate::fixture::Subject), and
+//! `windlass_tests::conformance!(MySubject);` in a test file of its own.
+#![allow(missing_docs, reason = "the name of a case is the sentence it shows")]
+
+pub mod cancel_replay;
+pub mod dead_letters;
+pub mod delete_purge;
+pub mod promote;
+pub mod queues;
+pub mod reader;
+pub mod reap;
+pub mod settings_workers;
+
+/// Makes one test per case for this subject.
+#[macro_export]
+macro_rules! conformance {
+    ($subject:ty) => {
+        $crate::conformance_family!(
+            $subject,
+            reap,
+            [
+                a_lease_that_runs_is_not_reaped,
+                a_lease_is_reaped_at_the_very_instant_it_runs_out,
+                a_lease_runs_from_its_latest_heartbeat,
+                a_lease_of_another_length_is_reaped_at_its_own_end,
+                after_each_batch_the_next_expiry_is_that_of_the_earliest_lease,
+                an_expired_lease_is_requeued_at_once_with_its_attempt_and_its_error,
+                the_last_attempt_expired_goes_to_the_dead_letters_with_a_reason,
+                a_job_that_expires_every_time_is_run_as_often_as_it_may_be,
+                a_reaped_job_is_claimed_again_in_the_same_batch,
+                a_report_that_comes_after_the_reaping_is_refused,
+                a_job_settled_in_the_same_batch_is_not_reaped,
+                a_heartbeat_in_the_same_batch_saves_the_lease,
+                a_job_cancelled_in_the_same_batch_is_not_reaped,
+                leases_are_reaped_page_by_page_none_skipped_and_none_twice,
+                the_earliest_end_is_reaped_first,
+                more_than_a_page_of_expired_leases_is_reaped_with_the_cursor,
+                a_lease_given_before_the_clock_was_stepped_counts_its_full_length_again,
+                a_lease_given_after_the_clock_was_stepped_runs_out_at_its_own_end,
+                leases_held_at_the_head_do_not_stop_later_ones_from_being_reaped,
+                a_clock_that_disagrees_by_more_than_a_second_reaps_nothing,
+                a_clock_that_disagrees_by_a_second_and_no_more_is_believed,
+                a_stepped_clock_stops_the_reaping_and_nothing_else_of_the_batch,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            promote,
+            [
+                a_scheduled_job_does_not_fall_due_before_its_time,
+                a_scheduled_job_falls_due_at_the_very_instant,
+                a_job_that_is_due_is_not_handed_out_before_it_was_promoted,
+                a_job_is_promoted_and_claimed_in_one_batch,
+                jobs_fall_due_page_by_page_the_earliest_first,
+                a_page_of_jobs_that_fell_due_holds_none_that_did_not,
+                jobs_of_every_queue_fall_due_and_only_theirs_are_stirred,
+                promoted_jobs_rank_by_when_they_were_due_not_by_when_they_were_promoted,
+                a_job_that_was_put_off_or_waits_for_its_retry_falls_due_again,
+                a_cancelled_job_does_not_fall_due_not_even_in_the_same_batch,
+                a_clock_set_back_does_not_hide_a_job_that_had_become_ready,
+                a_clock_set_back_lets_a_job_that_was_not_due_wait_for_its_instant,
+                after_each_batch_the_next_due_is_that_of_the_earliest_scheduled_job,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            cancel_replay,
+            [
+                a_waiting_job_is_cancelled_and_not_run,
+                a_running_job_is_cancelled_and_its_token_is_stale,
+                cancelling_twice_is_cancelling_once,
+                a_job_that_is_done_or_failed_cannot_be_cancelled,
+                a_verdict_repeated_after_the_cancel_is_answered_as_it_was_then,
+                a_job_cancelled_in_the_same_batch_is_not_claimed,
+                a_report_in_the_same_batch_comes_before_the_cancel,
+                a_failed_job_is_replayed_with_its_attempts_back_and_its_epoch_kept,
+                a_cancelled_job_is_replayed_the_same_way,
+                a_replayed_job_has_all_its_attempts_again,
+                replay_is_refused_for_a_job_that_waits_runs_or_is_done,
+                a_token_from_before_the_replay_does_not_settle_the_new_run,
+                a_verdict_repeated_after_the_replay_is_answered_as_it_was_then,
+                a_job_is_replayed_and_claimed_in_one_batch,
+                a_replayed_job_stands_behind_those_that_wait_already,
+                a_replayed_job_of_a_paused_queue_waits,
+                commands_on_the_same_job_take_effect_in_their_order,
+                an_unknown_job_is_not_found,
+                a_refused_command_does_not_spoil_the_others_of_its_batch,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            dead_letters,
+            [
+                the_newest_failure_is_replayed_first,
+                a_replayed_dead_letter_has_its_attempts_back_and_its_epoch_kept,
+                no_more_are_replayed_than_asked_for_and_all_pages_together_replay_all_once,
+                a_page_that_ends_with_the_last_match_leaves_none_behind,
+                a_job_that_fails_again_is_not_met_again_behind_the_cursor,
+                a_page_replays_no_more_rows_than_a_page_holds,
+                a_page_without_a_match_still_moves_on,
+                only_dead_letters_of_the_queue_are_replayed,
+                only_dead_letters_of_the_kind_are_replayed,
+                without_a_filter_every_dead_letter_is_replayed,
+                only_dead_letters_whose_last_error_holds_the_text_are_replayed,
+                the_text_of_an_error_is_compared_as_text_and_not_as_a_pattern,
+                the_latest_error_counts_and_not_an_earlier_one,
+                jobs_that_are_no_dead_letters_are_not_replayed,
+                a_job_replayed_or_deleted_in_the_same_batch_is_not_replayed_again,
+                a_dead_letter_cancelled_in_the_same_batch_is_not_replayed,
+                replayed_dead_letters_are_claimed_in_the_same_batch,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            delete_purge,
+            [
+                a_live_job_is_not_deleted,
+                a_finished_job_is_deleted_with_its_documents_and_attempts,
+                a_job_deleted_twice_is_not_found_the_second_time,
+                a_job_deleted_in_the_batch_that_finished_it_leaves_nothing,
+                the_id_of_a_deleted_job_is_not_given_out_again,
+                the_key_of_a_deleted_job_is_kept_until_its_window_ends,
+                a_job_deleted_in_the_same_batch_is_still_known_by_its_key,
+                a_key_whose_window_is_over_goes_with_its_job,
+                each_state_has_an_age_of_its_own,
+                a_state_without_an_age_is_kept_forever,
+                a_finished_job_is_purged_at_the_very_end_of_its_age_and_not_before,
+                the_age_counts_from_the_end_of_a_job_and_not_from_its_creation,
+                a_live_job_is_never_purged,
+                a_job_replayed_in_the_same_batch_is_not_purged,
+                a_job_that_ended_anew_in_the_same_batch_is_not_purged,
+                a_job_deleted_in_the_same_batch_is_not_counted_as_purged,
+                a_purge_removes_no_more_than_it_may_and_says_that_there_is_more,
+                a_purge_tells_when_the_next_job_is_past_its_age,
+                a_page_that_left_some_behind_tells_an_instant_that_has_passed,
+                the_key_of_a_purged_job_is_kept_until_its_window_ends,
+                an_orphaned_key_is_removed_by_a_later_purge_and_not_before,
+                orphaned_keys_are_removed_page_by_page,
+                an_orphaned_key_taken_over_in_the_batch_of_the_purge_is_kept,
+                a_key_taken_over_by_a_later_job_is_not_removed_with_the_earlier_one,
+                a_purge_forgets_processes_and_workers_silent_for_longer_than_they_are_kept,
+                forgetting_a_silent_worker_leaves_what_it_holds,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            queues,
+            [
+                a_paused_queue_takes_jobs_but_hands_out_none_until_it_is_resumed,
+                pause_and_resume_count_for_the_claims_of_their_own_batch,
+                a_pause_stops_neither_running_jobs_nor_other_queues,
+                a_command_on_an_unknown_queue_makes_it,
+                there_are_no_more_queues_than_there_may_be,
+                setting_a_queue_replaces_all_its_settings,
+                the_settings_of_a_queue_and_its_pause_leave_each_other_alone,
+                the_defaults_of_a_queue_fill_in_what_a_job_does_not_say,
+                what_a_job_says_wins_over_the_defaults_of_its_queue,
+                new_defaults_of_a_queue_leave_the_jobs_it_has,
+                a_full_queue_refuses_jobs_whether_they_are_due_or_not,
+                within_one_batch_exactly_those_beyond_the_limit_are_refused,
+                a_full_queue_has_room_again_as_jobs_are_claimed_or_cancelled,
+                a_full_queue_takes_back_the_jobs_it_has,
+                a_refused_job_does_not_make_its_queue,
+                concurrency_counts_running_jobs_of_all_workers_and_kinds,
+                concurrency_holds_among_the_claims_of_one_batch,
+                a_job_that_stops_running_makes_room_for_another,
+                room_made_in_a_batch_is_there_for_its_claims,
+                a_lowered_concurrency_stops_nothing_and_starts_nothing,
+                jobs_that_become_ready_stir_their_queue,
+                room_under_a_concurrency_limit_stirs_the_queue_and_room_elsewhere_does_not,
+                a_queue_is_stirred_by_its_own_change_unless_it_is_paused,
+                what_makes_nothing_claimable_stirs_nothing,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            settings_workers,
+            [
+                a_setting_is_kept_then_replaced_then_forgotten,
+                of_several_values_in_one_batch_the_last_counts,
+                the_value_of_a_setting_is_kept_byte_for_byte_and_survives_a_crash,
+                a_worker_is_known_from_when_it_was_first_seen,
+                a_worker_is_kept_as_it_last_described_itself,
+                a_worker_seen_twice_in_one_batch_is_one_worker,
+                a_removed_worker_is_gone_and_the_others_are_not,
+                of_seen_and_removed_in_one_batch_the_last_counts,
+                a_worker_lists_exactly_the_jobs_it_holds,
+                a_worker_that_never_announced_itself_holds_jobs_and_is_not_listed,
+                removing_a_worker_leaves_its_leases_to_run,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            reader,
+            [
+                jobs_come_in_the_order_they_were_asked_for_with_gaps,
+                a_reader_made_earlier_sees_what_was_committed_since,
+                all_jobs_are_listed_by_id_the_newest_first,
+                waiting_jobs_are_listed_by_when_they_are_due_the_latest_first,
+                running_jobs_are_listed_by_id_the_newest_first,
+                finished_jobs_are_listed_by_when_they_finished_the_latest_first,
+                a_list_holds_the_jobs_of_its_queue_and_kind_only,
+                jobs_that_come_between_two_pages_move_nothing,
+                a_page_behind_a_job_that_has_left_the_list_goes_on_there,
+                a_filtered_page_looks_at_a_bounded_number_of_rows_and_offers_the_next,
+                a_page_of_a_list_without_filter_is_as_long_as_asked_for,
+                the_oldest_ready_job_of_a_queue_is_the_one_due_the_longest,
+                the_counters_of_a_queue_tell_where_its_jobs_are,
+                a_queue_whose_last_job_is_gone_stays_without_kinds,
+                attempts_are_told_oldest_first_and_of_one_job_only,
+                every_change_of_state_is_told_exactly_once,
+            ]
+        );
+    };
+}
+
+/// Makes the tests of one family.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_family {
+    ($subject:ty, $family:ident, [$($case:ident),* $(,)?]) => {
+        mod $family {
+            #[allow(unused_imports, reason = "the subject may stand in the root of the test")]
+            use super::*;
+            $(
+                #[test]
+                fn $case() {
+                    $crate::conformance::$family::$case::<$subject>();
+                }
+            )*
+        }
+    };
+}
