@@ -133,7 +133,7 @@ text_type! {
 }
 text_type! {
     /// The value of a setting kept in the store.
-    SettingValue, "setting value", |text| within(text, SETTING_VALUE_BYTES).and_then(|()| no_nul(text))
+    SettingValue, "setting value", setting_value
 }
 text_type! {
     /// A client's own name for a request, so that a repeated request gives one job.
@@ -176,7 +176,8 @@ fn name(text: &str) -> Result<(), NameProblem> {
     }
 }
 
-fn no_nul(text: &str) -> Result<(), NameProblem> {
+fn setting_value(text: &str) -> Result<(), NameProblem> {
+    within(text, SETTING_VALUE_BYTES)?;
     match text.find('\0') {
         None => Ok(()),
         Some(at) => {

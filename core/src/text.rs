@@ -78,7 +78,7 @@ impl fmt::Debug for Payload {
 }
 
 /// A part of a longer text: an error message or the tail of an output, cut to a limit and marked.
-/// NUL characters, which not every store can keep, are replaced.
+/// NUL characters, which not every store can keep, become the character SUBSTITUTE.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Excerpt {
     text: Arc<str>,
@@ -131,7 +131,7 @@ impl fmt::Debug for Excerpt {
 }
 
 fn without_nul(text: &str) -> Arc<str> {
-    if text.contains('\0') { Arc::from(text.replace('\0', "\u{fffd}")) } else { Arc::from(text) }
+    if text.contains('\0') { Arc::from(text.replace('\0', "\u{1a}")) } else { Arc::from(text) }
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_nul_is_refused_in_a_payload_and_replaced_in_an_excerpt() {
         assert_eq!(Payload::new("\"a\0b\""), Err(PayloadError::Nul { at: 2 }));
-        assert_eq!(Excerpt::tail("a\0b", 9).as_str(), "a\u{fffd}b");
+        assert_eq!(Excerpt::tail("a\0b", 9).as_str(), "a\u{1a}b");
     }
 
     #[test]

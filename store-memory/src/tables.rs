@@ -219,13 +219,13 @@ impl Tables {
     }
 
     fn write_workers(&mut self, seen: Vec<Worker>, removed: &[WorkerId], now: Wall) {
+        for id in removed {
+            self.workers.remove(id);
+        }
         for worker in seen {
             let id = worker.id.clone();
             let first = self.workers.get(&id).map_or(now, |known| known.first);
             self.workers.insert(id, Seen { worker, first, last: now });
-        }
-        for id in removed {
-            self.workers.remove(id);
         }
     }
 

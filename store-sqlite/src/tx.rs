@@ -237,7 +237,7 @@ impl Tx for SqliteTx<'_> {
 
     fn orphan_keys(&mut self, now: Wall, limit: usize) -> Found<Vec<IdempotencyKey>> {
         let sql = "SELECT key FROM keys WHERE orphan_until IS NOT NULL AND orphan_until <= ?1 \
-                   ORDER BY orphan_until LIMIT ?2";
+                   ORDER BY orphan_until, key LIMIT ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query(params![now.get(), count(limit)])?;
         let mut found = Vec::new();

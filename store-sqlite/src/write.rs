@@ -252,6 +252,9 @@ fn put_settings(conn: &Connection, changes: &Changes) -> Found<()> {
 }
 
 fn put_workers(conn: &Connection, changes: &Changes, now: Wall) -> Found<()> {
+    for id in &changes.removed_workers {
+        conn.prepare_cached("DELETE FROM workers WHERE id = ?1")?.execute([id.as_str()])?;
+    }
     let sql = "INSERT INTO workers (id, host, pid, kind, started_at, last_seen) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT (id) DO UPDATE SET \
                host = excluded.host, pid = excluded.pid, kind = excluded.kind, \
@@ -269,9 +272,6 @@ fn put_workers(conn: &Connection, changes: &Changes, now: Wall) -> Found<()> {
     for id in &changes.heard {
         let sql = "UPDATE workers SET last_seen = ?2 WHERE id = ?1";
         conn.prepare_cached(sql)?.execute(params![id.as_str(), now.get()])?;
-    }
-    for id in &changes.removed_workers {
-        conn.prepare_cached("DELETE FROM workers WHERE id = ?1")?.execute([id.as_str()])?;
     }
     if let Some(before) = changes.forget_silent {
         let sql = "DELETE FROM workers WHERE last_seen < ?1";

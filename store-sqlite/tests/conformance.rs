@@ -13,8 +13,8 @@ struct Sqlite {
 }
 
 impl Sqlite {
-    fn open(dir: &TempDir) -> Option<SqliteStore> {
-        Some(SqliteStore::open(dir.path().join("jobs.db")).expect("the store opens"))
+    fn open(dir: &TempDir) -> SqliteStore {
+        SqliteStore::open(dir.path().join("jobs.db")).expect("the store opens")
     }
 }
 
@@ -23,7 +23,7 @@ impl Subject for Sqlite {
 
     fn fresh() -> Self {
         let dir = TempDir::new().expect("a directory");
-        let store = Self::open(&dir);
+        let store = Some(Self::open(&dir));
         Self { dir, store }
     }
 
@@ -33,7 +33,7 @@ impl Subject for Sqlite {
 
     fn reopen(&mut self) {
         self.store = None;
-        self.store = Self::open(&self.dir);
+        self.store = Some(Self::open(&self.dir));
     }
 
     fn verify(&mut self) -> Vec<String> {

@@ -1,5 +1,8 @@
 //! The suites that every store passes, and the tools they are written with.
 
 pub mod conformance;
+pub mod differential;
 pub mod fixture;
+pub mod model;
 pub mod stage;
+pub mod state_table;

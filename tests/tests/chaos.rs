@@ -9,7 +9,8 @@ use windlass_core::machine::{
     Answer, Config, Effect, Health, Input, Limits, Phase, Poll, Request, StoreCall,
 };
 use windlass_core::store::{
-    Admin, Beat, Cause, CommitError, Reader, Retention, Settle, Store, WorkerKind, audit,
+    Admin, Beat, Cause, CommitError, DeadFilter, Reader, Retention, Settle, Store, WorkerKind,
+    audit,
 };
 use windlass_core::{
     BatchId, Delay, Demand, Epoch, Failure, Fingerprint, Idempotency, IdempotencyKey, JobId,
@@ -244,7 +245,7 @@ fn any_admin() -> impl Strategy<Value = Admin> {
         id.prop_map(Admin::Delete),
         Just(Admin::Pause(QueueName::default())),
         Just(Admin::Resume(QueueName::default())),
-        Just(Admin::ReplayDead { filter: Default::default(), after: None, limit: 2 }),
+        Just(Admin::ReplayDead { filter: DeadFilter::default(), after: None, limit: 2 }),
     ]
 }
 

@@ -29,7 +29,7 @@ fn retries(count: u32) -> NewJob {
 
 /// Another process on what a crash of this one leaves behind, a while later.
 fn restart_after_crash(
-    stage: Stage<MemoryStore>,
+    stage: &Stage<MemoryStore>,
     slots: usize,
     later: Millis,
 ) -> Stage<MemoryStore> {
@@ -51,7 +51,7 @@ fn promise_1_at_least_once_an_acknowledged_job_survives_a_crash_and_runs_until_i
     stage.make_call(commit);
     assert!(matches!(stage.answer(request), Some(Answer::Enqueued(Ok(_)))));
     assert_eq!(stage.started(), [token("1.1")]);
-    let mut stage = restart_after_crash(stage, 1, Millis::seconds(31));
+    let mut stage = restart_after_crash(&stage, 1, Millis::seconds(31));
     assert_eq!(stage.started(), [token("1.2")], "it runs again");
     stage.complete("1.2");
     stage.settle();
@@ -98,7 +98,7 @@ fn promise_3_bounded_duplicates_a_job_that_kills_its_process_runs_at_most_its_at
     stage.settle();
     let mut runs = stage.started().len();
     for _ in 0..10 {
-        stage = restart_after_crash(stage, 1, Millis::seconds(31));
+        stage = restart_after_crash(&stage, 1, Millis::seconds(31));
         runs += stage.started().len();
     }
     assert_eq!(runs, 3);

@@ -73,7 +73,8 @@ pub(super) fn purge<T: Tx>(work: &mut Work<'_, T>, purge: &Purge) -> Result<Purg
         work.adopt(page)?;
         // A job replayed in this very batch is alive again, or has ended only now.
         let old = |job: &Job| job.finished_at().is_some_and(|at| at <= before);
-        let still = |id: &JobId| work.job(*id).is_ok_and(old);
+        let still =
+            |id: &JobId| work.job(*id).is_ok_and(|job| job.state.view() == view && old(job));
         let ids: Vec<JobId> = ids.into_iter().filter(still).collect();
         count += ids.len();
         remove(work, &ids)?;

@@ -43,6 +43,8 @@ enum Sighting {
     Heard,
     Seen(Worker),
     Gone,
+    /// Gone, then seen again: it starts anew.
+    Back(Worker),
 }
 
 /// A job of the working set.
@@ -299,7 +301,10 @@ impl<'t, T: Tx> Work<'t, T> {
 
     /// Notes that a worker was seen.
     pub(super) fn see_worker(&mut self, worker: Worker) {
-        self.workers.insert(worker.id.clone(), Sighting::Seen(worker));
+        let gone = matches!(self.workers.get(&worker.id), Some(Sighting::Gone | Sighting::Back(_)));
+        let id = worker.id.clone();
+        let seen = if gone { Sighting::Back(worker) } else { Sighting::Seen(worker) };
+        self.workers.insert(id, seen);
     }
 
     /// Notes that a worker was heard from.
@@ -405,9 +410,9 @@ impl<'t, T: Tx> Work<'t, T> {
     /// Writes everything that changed, and says when something is next due.
     pub(super) fn write(&mut self, batch: BatchId, out: &mut Outcomes) -> Result<(), T::Error> {
         let mut changes = mem::take(&mut self.changes);
+        self.gather_words(&mut changes);
         self.gather_jobs(&mut changes, &mut out.changes);
         self.gather_keys(&mut changes);
-        self.gather_words(&mut changes);
         self.gather_queues(&mut changes, &mut out.stirred);
         out.wrote = !changes.is_empty();
         if out.wrote {
@@ -456,6 +461,10 @@ impl<'t, T: Tx> Work<'t, T> {
                 Sighting::Heard => changes.heard.push(id),
                 Sighting::Seen(worker) => changes.workers.push(worker),
                 Sighting::Gone => changes.removed_workers.push(id),
+                Sighting::Back(worker) => {
+                    changes.removed_workers.push(id);
+                    changes.workers.push(worker);
+                }
             }
         }
     }

@@ -83,7 +83,8 @@ pub trait Tx {
     /// The payloads of these jobs, in this order. All of them exist.
     fn payloads(&mut self, ids: &[JobId]) -> Result<Vec<Payload>, Self::Error>;
 
-    /// The first `limit` keys whose job is gone and whose window ended by `now`.
+    /// The first `limit` keys whose job is gone and whose window ended by `now`, by the end of the
+    /// window, then by key.
     fn orphan_keys(&mut self, now: Wall, limit: usize) -> Result<Vec<IdempotencyKey>, Self::Error>;
 
     /// When the next scheduled job falls due.
@@ -92,7 +93,8 @@ pub trait Tx {
     /// When the next lease runs out.
     fn next_expiry(&mut self) -> Result<Option<Wall>, Self::Error>;
 
-    /// Whether there are markers of processes, or rows of workers, silent since before this instant.
+    /// Whether there are markers of processes, or rows of workers, silent since before this
+    /// instant.
     fn has_silent(&mut self, before: Wall) -> Result<bool, Self::Error>;
 
     /// The id the next new job gets, greater than any given out before; those behind it follow
@@ -149,12 +151,12 @@ pub struct Changes {
     pub queues: Vec<Queue>,
     /// Settings to put in place, or to remove.
     pub settings: Vec<(SettingKey, Option<SettingValue>)>,
+    /// Workers to remove, before those seen are put in place: one that is both starts anew.
+    pub removed_workers: Vec<WorkerId>,
     /// Workers seen now: first seen, or seen again.
     pub workers: Vec<Worker>,
     /// Workers heard from: they were seen now, if they are known at all.
     pub heard: Vec<WorkerId>,
-    /// Workers to remove.
-    pub removed_workers: Vec<WorkerId>,
     /// Remove markers of processes, and rows of workers, silent since before this instant.
     pub forget_silent: Option<Wall>,
     /// The commit marker of this batch.

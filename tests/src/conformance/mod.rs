@@ -1,22 +1,257 @@
 //! What every store must do, as one case per property, one file per family of commands.
 //!
-//! A store enrols with three lines: a [`Subject`](crate::fixture::Subject), and
-//! `windlass_tests::conformance!(MySubject);` in a test file of its own.
+//! A store enrols with three lines: a [`Subject`], and `windlass_tests::conformance!(MySubject);`
+//! in a test file of its own. `tests/enrolment.rs` sees to it that no case is left out of the list.
 #![allow(missing_docs, reason = "the name of a case is the sentence it shows")]
+#![allow(clippy::wildcard_imports, reason = "the fixture is the language of the cases")]
 
+pub mod batch;
 pub mod cancel_replay;
+pub mod claim;
 pub mod dead_letters;
 pub mod delete_purge;
+pub mod enqueue;
+pub mod heartbeat;
+pub mod idempotency;
+pub mod marker;
 pub mod promote;
 pub mod queues;
 pub mod reader;
 pub mod reap;
+pub mod reopen;
+pub mod repeat;
 pub mod settings_workers;
+pub mod settle;
+
+use windlass_core::store::{Batch, JobRefused, Leased, Outcomes};
+use windlass_core::{Epoch, JobId, Rejected, StateName};
+
+use crate::fixture::{Subject, World};
 
 /// Makes one test per case for this subject.
 #[macro_export]
 macro_rules! conformance {
     ($subject:ty) => {
+        $crate::conformance_family!(
+            $subject,
+            enqueue,
+            [
+                a_job_is_stored_with_every_option_as_it_was_given,
+                options_at_their_bounds_are_stored_as_given,
+                every_strategy_of_retrying_is_stored_as_given,
+                what_a_job_does_not_say_its_queue_says_and_else_the_policy,
+                a_payload_comes_back_byte_for_byte,
+                a_payload_claimed_in_its_own_batch_comes_back_byte_for_byte,
+                a_payload_of_the_greatest_length_comes_back_whole,
+                equal_jobs_without_a_key_are_different_jobs,
+                ids_are_given_in_the_order_of_the_batch,
+                a_delay_counts_from_the_instant_of_the_batch,
+                a_job_due_now_is_ready_and_one_due_a_tick_later_is_not,
+                an_instant_in_the_past_means_now,
+                an_instant_too_far_ahead_is_refused,
+                a_refused_job_does_not_leave_a_queue_behind,
+                a_refused_job_uses_no_id,
+                a_kind_too_many_is_refused_while_known_kinds_are_taken,
+                kinds_are_counted_within_a_batch_too,
+                a_kind_whose_jobs_are_all_gone_makes_room_for_another,
+                names_that_differ_by_case_or_length_are_told_apart,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            idempotency,
+            [
+                the_same_request_finds_the_job_it_made,
+                the_same_request_finds_the_job_in_every_state,
+                the_same_key_twice_in_one_batch_makes_one_job,
+                another_request_with_the_key_in_one_batch_is_a_conflict,
+                a_request_that_differs_in_one_option_conflicts_and_names_the_job,
+                every_two_requests_that_differ_conflict_whichever_came_first,
+                the_same_json_written_otherwise_is_the_same_request,
+                an_option_given_as_the_default_is_the_same_request,
+                a_duplicate_is_recognised_in_a_full_queue,
+                a_refused_job_leaves_its_key_free,
+                a_key_lives_past_its_window_until_its_job_is_finished,
+                the_key_of_a_finished_job_is_free_once_its_window_ends,
+                a_window_counts_from_the_creation_of_the_job_not_from_its_end,
+                a_job_finished_in_the_same_batch_has_freed_its_key,
+                a_key_taken_over_names_the_later_job,
+                a_key_taken_over_begins_a_window_of_its_own,
+                a_key_outlives_its_deleted_job_for_its_window,
+                the_key_of_a_replayed_job_lives_as_long_as_the_job_again,
+                a_replayed_job_does_not_take_its_key_back,
+                keys_that_differ_by_case_or_length_are_told_apart,
+                one_key_is_one_key_in_all_queues,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            claim,
+            [
+                jobs_are_claimed_by_priority_then_by_when_they_are_due_then_by_id,
+                jobs_claimed_one_by_one_come_in_the_same_order,
+                a_demand_for_everything_takes_from_every_queue_by_rank,
+                a_retried_job_ranks_by_when_it_is_due_again,
+                a_job_given_back_is_claimed_before_those_that_came_after_it,
+                only_the_kinds_asked_for_are_claimed,
+                the_kinds_excepted_are_not_claimed,
+                only_the_queues_asked_for_are_claimed_from,
+                a_claim_that_finds_nothing_writes_nothing,
+                a_claim_is_dry_only_if_it_found_less_than_it_asked_for,
+                a_claim_is_charged_and_dated_when_it_is_made,
+                each_claim_of_a_job_has_a_token_of_its_own,
+                a_lease_lasts_as_long_as_the_job_says,
+                a_taker_may_ask_for_leases_of_its_own_length,
+                a_claimed_job_is_not_claimed_again,
+                a_finished_job_is_not_claimed,
+                takers_are_filled_in_their_order,
+                claims_in_one_batch_are_served_in_order_and_share_no_job,
+                new_jobs_are_claimed_in_their_own_batch_among_the_stored_ones,
+                stored_and_new_jobs_are_each_claimed_with_their_own_payload,
+                new_jobs_left_over_are_claimed_later,
+                a_new_job_for_later_is_not_claimed_in_its_own_batch,
+                jobs_cancelled_or_settled_in_the_batch_are_not_claimed,
+                a_job_given_back_in_the_batch_is_claimed_again_at_its_place,
+                a_job_that_failed_in_the_batch_is_claimed_again_if_it_need_not_wait,
+                a_job_cancelled_and_replayed_in_the_batch_is_claimed_at_its_new_place,
+                a_job_replayed_within_its_own_instant_is_claimed_once,
+                a_job_heard_from_in_the_batch_is_not_claimed,
+                a_job_for_later_is_never_claimed_early,
+                urgent_jobs_for_later_do_not_hide_a_ready_one,
+                a_ready_job_stays_ready_when_the_clock_is_set_back,
+                a_large_claim_comes_in_order_without_gap_or_repetition,
+                a_claim_finds_what_stands_behind_many_jobs_cancelled_in_its_batch,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            settle,
+            [
+                a_completed_job_is_done_and_keeps_its_result,
+                a_job_may_be_done_without_a_result,
+                a_result_comes_back_byte_for_byte,
+                a_failed_job_waits_as_long_as_its_policy_says,
+                a_failed_job_is_not_ready_before_its_wait_is_over,
+                a_wait_named_by_the_failure_goes_before_the_policy,
+                a_failure_for_good_is_dead_at_once_whatever_retries_are_left,
+                a_job_without_attempts_left_is_dead_with_its_reason,
+                a_job_without_retries_is_dead_after_one_failure,
+                a_released_job_gets_its_attempt_back_and_keeps_its_place,
+                a_snoozed_job_gets_its_attempt_back_and_waits,
+                a_job_put_off_for_no_time_is_ready_again,
+                giving_back_costs_no_retry_however_often,
+                giving_back_returns_only_the_latest_attempt,
+                a_late_report_counts_as_long_as_nobody_took_the_lease_back,
+                the_record_of_a_failed_attempt_holds_all_that_was_reported,
+                an_error_comes_back_byte_for_byte,
+                a_released_attempt_is_remembered_without_an_error,
+                the_last_error_of_a_job_stays_when_it_is_done_at_last,
+                only_the_latest_attempts_are_remembered,
+                a_stale_token_does_not_complete,
+                a_stale_token_does_not_fail,
+                a_stale_token_does_not_snooze,
+                a_stale_token_does_not_release,
+                a_token_that_was_never_given_out_reports_nothing,
+                a_report_on_a_job_that_does_not_exist_is_refused_by_its_id,
+                a_report_after_the_lease_was_taken_back_is_refused,
+                a_report_on_a_job_cancelled_while_it_ran_is_refused,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            repeat,
+            [
+                a_completion_sent_again_gets_its_first_answer,
+                a_failure_sent_again_gets_its_first_answer,
+                a_release_sent_again_gets_its_first_answer,
+                a_snooze_sent_again_gets_its_first_answer,
+                a_repetition_does_not_replace_what_was_stored_first,
+                another_verdict_with_a_spent_token_is_refused,
+                of_two_verdicts_in_one_batch_the_first_counts,
+                a_report_sent_again_after_a_replay_gets_its_first_answer,
+                the_last_failure_sent_again_after_a_replay_gets_its_first_answer,
+                a_report_sent_again_after_a_cancellation_gets_its_first_answer,
+                a_report_sent_again_when_the_job_fell_due_gets_its_first_answer,
+                a_report_sent_again_after_the_next_claim_is_refused,
+                a_report_sent_again_in_the_batch_of_the_next_claim_gets_its_first_answer,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            heartbeat,
+            [
+                a_heartbeat_extends_the_lease_from_now,
+                a_heartbeat_changes_nothing_but_the_lease,
+                a_new_length_holds_for_later_heartbeats_too,
+                a_new_length_ends_with_its_lease,
+                a_late_heartbeat_counts_as_long_as_nobody_took_the_lease_back,
+                a_note_on_progress_is_kept_until_the_next_one,
+                a_note_on_progress_comes_back_byte_for_byte,
+                of_several_heartbeats_in_one_batch_the_last_stands,
+                a_stale_token_does_not_heartbeat,
+                a_token_that_was_never_given_out_does_not_heartbeat,
+                a_settled_job_hears_no_heartbeat,
+                a_heartbeat_learns_that_its_job_was_cancelled,
+                a_heartbeat_learns_that_its_lease_was_taken_back,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            batch,
+            [
+                reports_come_before_heartbeats,
+                reports_come_before_operators,
+                heartbeats_come_before_operators,
+                operators_come_before_new_jobs,
+                new_jobs_come_before_leases_that_ran_out,
+                whoever_reports_in_time_for_the_batch_is_not_reaped,
+                what_an_operator_did_in_the_batch_is_not_undone_by_time,
+                claims_come_last_and_see_what_every_section_made_ready,
+                claims_see_the_gates_that_operators_set,
+                commands_of_a_section_are_applied_in_their_order,
+                a_job_changed_many_times_in_a_batch_ends_where_the_last_change_put_it,
+                a_job_that_reported_and_was_deleted_in_one_batch_leaves_nothing,
+                refused_commands_do_not_spoil_the_others,
+                a_batch_of_refusals_alone_leaves_no_trace,
+                answers_stand_in_the_order_of_their_commands,
+                an_empty_batch_tells_when_something_is_next_due,
+                a_large_batch_of_everything_keeps_the_store_in_agreement,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            marker,
+            [
+                a_batch_that_wrote_is_found,
+                a_batch_that_was_never_sent_is_not_found,
+                a_fresh_store_finds_no_batch,
+                a_batch_is_still_found_when_later_ones_were_committed,
+                each_process_finds_its_own_batches_only,
+                of_each_process_one_marker_is_kept,
+                a_batch_that_changed_nothing_leaves_no_marker,
+                ones_own_commits_are_no_news,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            reopen,
+            [
+                everything_is_there_after_a_crash,
+                an_empty_store_is_empty_after_a_crash,
+                a_healthy_store_may_be_opened_anew,
+                ids_are_not_given_out_again,
+                a_holder_goes_on_after_a_crash,
+                a_stale_token_is_still_stale_after_a_crash,
+                a_report_sent_again_after_a_crash_gets_its_first_answer,
+                a_key_is_remembered_after_a_crash,
+                a_batch_is_found_after_a_crash,
+                ready_jobs_come_in_the_same_order_after_a_crash,
+                jobs_for_later_fall_due_after_a_crash,
+                leases_run_out_after_a_crash,
+                a_paused_queue_is_paused_after_a_crash,
+                a_deleted_job_stays_away_after_a_crash,
+            ]
+        );
         $crate::conformance_family!(
             $subject,
             reap,
@@ -232,4 +467,24 @@ macro_rules! conformance_family {
             )*
         }
     };
+}
+
+/// Commits a batch that must write nothing at all.
+#[track_caller]
+fn commit_idle<S: Subject>(world: &mut World<S>, fill: impl FnOnce(&mut Batch)) -> Outcomes {
+    let before = world.dump();
+    let out = world.commit(fill);
+    assert!(!out.wrote, "the batch had nothing to write, but it wrote");
+    assert_eq!(world.dump(), before, "the batch had nothing to change, but something changed");
+    out
+}
+
+/// The jobs that were claimed, in order.
+fn ids(leased: &[Leased]) -> Vec<JobId> {
+    leased.iter().map(|leased| leased.job.id).collect()
+}
+
+/// The refusal of a token that does not hold the job: it is in this state, claimed so often.
+fn stale<T>(state: StateName, epoch: u64) -> Result<T, JobRefused> {
+    Err(Rejected::Stale { state, epoch: Epoch::new(epoch) }.into())
 }

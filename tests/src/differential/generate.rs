@@ -1,0 +1,392 @@
+//! Random traces: few names, tiny limits and short times, so that commands meet each other.
+
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use windlass_core::store::{ClaimFor, DeadFilter, Purge, Retention, Taker, Worker, WorkerKind};
+use windlass_core::{
+    Delay, Demand, Excerpt, Failure, FailureKind, Fingerprint, Idempotency, IdempotencyKey,
+    JobTimeout, Kind, Kinds, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Millis, NewJob,
+    Payload, Policy, Priority, QueueName, QueueSettings, Queues, RetryPolicy, SettingKey,
+    SettingValue, Strategy as Growth, Verdict, Wall, When, WorkerId,
+};
+
+use super::START;
+use super::plan::{
+    AdminPlan, BeatPlan, EnqueuePlan, Pick, ReapPlan, SettlePlan, Step, TokenPlan, Trace, Twist,
+};
+
+const IN_RANGE: &str = "the generator stays within bounds";
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// Random traces of up to 14 batches.
+pub fn trace() -> impl Strategy<Value = Trace> {
+    (policy(), vec(step(), 1..=14)).prop_map(|(policy, steps)| Trace { policy, steps })
+}
+
+/// One job that fails a hundred times: more attempts than are kept.
+pub fn grinding_trace() -> Trace {
+    let policy = Policy { max_retries: MaxRetries::MAX, ..Policy::default() };
+    let failure = Failure { retry_in: Some(Delay::MIN), ..Failure::new("again") };
+    let settle = SettlePlan {
+        job: Pick::Id(1),
+        token: TokenPlan::Latest,
+        verdict: Verdict::Fail(Box::new(failure)),
+        twice: false,
+    };
+    let taker = Taker { worker: worker_id("w1"), max: 1, length: None };
+    let claim = ClaimFor { demand: Demand::ALL, takers: vec![taker] };
+    let new = NewJob::new(Kind::default(), Payload::null());
+    let first = Step {
+        enqueues: vec![EnqueuePlan::New(new)],
+        claims: vec![claim.clone()],
+        ..Step::default()
+    };
+    let again =
+        Step { clock_ms: 10, settles: vec![settle], claims: vec![claim], ..Step::default() };
+    let steps = std::iter::once(first).chain(std::iter::repeat_n(again, 100)).collect();
+    Trace { policy, steps }
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    (0..=2_u32, select(vec![0_u64, 5_000, 60_000]), retry(), lease_length()).prop_map(
+        |(retries, window, retry, visibility_timeout)| Policy {
+            max_retries: MaxRetries::new(retries).expect(IN_RANGE),
+            timeout: None,
+            visibility_timeout,
+            retry,
+            idempotency_window: Millis::new(window),
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let reports = (vec(settle(), 0..=3), vec(beat(), 0..=2), admins());
+    let sweeps = (
+        option::weighted(0.5, reap()),
+        option::weighted(0.6, 1..=3_usize),
+        option::weighted(0.25, purge()),
+    );
+    (clock(), 1..=2_u64, reports, enqueues(), sweeps, vec(claim(), 0..=2)).prop_map(
+        |(clock_ms, process, reports, enqueues, sweeps, claims)| {
+            let (settles, beats, admin) = reports;
+            let (reap, promote, purge) = sweeps;
+            Step {
+                clock_ms,
+                process,
+                settles,
+                beats,
+                admin,
+                enqueues,
+                reap,
+                promote,
+                purge,
+                claims,
+            }
+        },
+    )
+}
+
+/// Mostly small steps, often just as long as something lasts; some back, a few far.
+fn clock() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        4 => Just(0_i64),
+        4 => 1..500_i64,
+        4 => select(vec![1_i64, 500, 1_000, 2_500, 3_000, 5_000, 10_000, 30_000]),
+        4 => 1_000..6_000_i64,
+        2 => 20_000..120_000_i64,
+        2 => -6_000..0_i64,
+        1 => select(vec![2 * DAY_MS, 4_000 * DAY_MS, -DAY_MS]),
+    ]
+}
+
+fn pick() -> impl Strategy<Value = Pick> {
+    prop_oneof![
+        2 => (1..=8_u64).prop_map(Pick::Id),
+        2 => (0..3_usize).prop_map(Pick::Running),
+        1 => (0..3_usize).prop_map(Pick::Dead),
+        1 => (0..2_usize).prop_map(Pick::Cancelled),
+        1 => (0..3_usize).prop_map(Pick::Finished),
+    ]
+}
+
+fn token() -> impl Strategy<Value = TokenPlan> {
+    prop_oneof![
+        8 => Just(TokenPlan::Latest),
+        2 => (1..=2_u64).prop_map(TokenPlan::Older),
+        1 => Just(TokenPlan::Invented),
+    ]
+}
+
+fn running() -> impl Strategy<Value = Pick> {
+    prop_oneof![3 => (0..3_usize).prop_map(Pick::Running), 2 => pick()]
+}
+
+fn settle() -> impl Strategy<Value = SettlePlan> {
+    (running(), token(), verdict(), prop::bool::weighted(0.15))
+        .prop_map(|(job, token, verdict, twice)| SettlePlan { job, token, verdict, twice })
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        3 => option::of(payload()).prop_map(|result| Verdict::Complete { result }),
+        5 => failure().prop_map(|failure| Verdict::Fail(Box::new(failure))),
+        1 => delay().prop_map(|delay| Verdict::Snooze { delay }),
+        1 => Just(Verdict::Release),
+    ]
+}
+
+fn failure() -> impl Strategy<Value = Failure> {
+    let kinds = select(vec![FailureKind::Failed, FailureKind::TimedOut, FailureKind::Panicked]);
+    let retry_in = option::weighted(0.2, delay());
+    (kinds, select(vec!["refused", "gone", ""]), any::<bool>(), retry_in, option::of(0..3_i32))
+        .prop_map(|(kind, error, retryable, retry_in, exit_code)| Failure {
+            kind,
+            retryable,
+            retry_in,
+            exit_code,
+            stdout: exit_code.map(|_| Excerpt::tail("some output", 6)),
+            stderr: exit_code.map(|_| Excerpt::tail("", 6)),
+            ..Failure::new(error)
+        })
+}
+
+fn beat() -> impl Strategy<Value = BeatPlan> {
+    (running(), token(), option::weighted(0.3, lease_length()), option::weighted(0.3, payload()))
+        .prop_map(|(job, token, extend, progress)| BeatPlan { job, token, extend, progress })
+}
+
+/// Commands on any jobs, or several on one and the same.
+fn admins() -> impl Strategy<Value = Vec<AdminPlan>> {
+    prop_oneof![4 => vec(admin(), 0..=3), 1 => pick().prop_flat_map(admins_on)]
+}
+
+fn admins_on(job: Pick) -> impl Strategy<Value = Vec<AdminPlan>> {
+    let all = DeadFilter::default();
+    let one = prop_oneof![
+        3 => Just(AdminPlan::Cancel(job)),
+        3 => Just(AdminPlan::Replay(job)),
+        1 => Just(AdminPlan::Delete(job)),
+        2 => Just(AdminPlan::ReplayDead { filter: all, on: false, limit: 2 }),
+    ];
+    vec(one, 2..=4)
+}
+
+fn admin() -> impl Strategy<Value = AdminPlan> {
+    let setting = || SettingKey::new("s").expect(IN_RANGE);
+    let value = option::of(select(vec!["1", "2"]));
+    let value = value.prop_map(|text| text.map(|text| SettingValue::new(text).expect(IN_RANGE)));
+    prop_oneof![
+        4 => pick().prop_map(AdminPlan::Cancel),
+        4 => pick().prop_map(AdminPlan::Replay),
+        3 => pick().prop_map(AdminPlan::Delete),
+        3 => replay_dead(),
+        1 => queue().prop_map(AdminPlan::Pause),
+        1 => queue().prop_map(AdminPlan::Resume),
+        3 => (queue(), settings()).prop_map(|(queue, set)| AdminPlan::SetQueue(queue, set)),
+        1 => value.prop_map(move |value| AdminPlan::SetSetting(setting(), value)),
+        1 => worker().prop_map(AdminPlan::SeeWorker),
+        1 => worker().prop_map(|worker| AdminPlan::RemoveWorker(worker.id)),
+    ]
+}
+
+fn replay_dead() -> impl Strategy<Value = AdminPlan> {
+    let text = option::weighted(0.3, select(vec!["refused", "lease"]));
+    let filter = (option::weighted(0.3, queue()), option::weighted(0.3, kind()), text);
+    (filter, any::<bool>(), 1..=2_usize).prop_map(|((queue, kind, text), on, limit)| {
+        let error_contains = text.map(str::to_owned);
+        AdminPlan::ReplayDead { filter: DeadFilter { queue, kind, error_contains }, on, limit }
+    })
+}
+
+fn settings() -> impl Strategy<Value = QueueSettings> {
+    let limits = (option::of(1..=3_u64), option::of(1..=2_u32));
+    let defaults = (
+        option::weighted(0.2, lease_length()),
+        option::weighted(0.2, 0..=1_u32),
+        option::weighted(0.2, timeout()),
+        option::weighted(0.2, retry()),
+    );
+    (limits, defaults).prop_map(|((most_queued, most_running), defaults)| {
+        let (visibility_timeout, retries, timeout, retry) = defaults;
+        QueueSettings {
+            max_queued: most_queued.map(|most| MaxQueued::new(most).expect(IN_RANGE)),
+            concurrency: most_running.map(|most| MaxRunning::new(most).expect(IN_RANGE)),
+            visibility_timeout,
+            max_retries: retries.map(|retries| MaxRetries::new(retries).expect(IN_RANGE)),
+            timeout,
+            retry,
+        }
+    })
+}
+
+/// Mostly a few at a time, now and then many.
+fn enqueues() -> impl Strategy<Value = Vec<EnqueuePlan>> {
+    prop_oneof![9 => vec(enqueue(), 0..=3), 1 => vec(enqueue(), 4..=9)]
+}
+
+fn enqueue() -> impl Strategy<Value = EnqueuePlan> {
+    prop_oneof![
+        5 => new_job().prop_map(EnqueuePlan::New),
+        1 => (0..3_usize, twist()).prop_map(|(nth, twist)| EnqueuePlan::Again { nth, twist }),
+    ]
+}
+
+fn twist() -> impl Strategy<Value = Twist> {
+    prop_oneof![
+        8 => Just(Twist::Nothing),
+        2 => payload().prop_map(Twist::Spelling),
+        1 => Just(Twist::Meaning(Fingerprint(3))),
+        1 => queue().prop_map(Twist::Queue),
+        1 => kind().prop_map(Twist::Kind),
+        1 => Just(Twist::Priority(Priority::MAX)),
+        1 => when().prop_map(Twist::When),
+        1 => (0..=2_u32).prop_map(|n| Twist::Retries(MaxRetries::new(n).expect(IN_RANGE))),
+        1 => timeout().prop_map(Twist::Timeout),
+        1 => lease_length().prop_map(Twist::Visibility),
+        1 => retry().prop_map(Twist::Retry),
+    ]
+}
+
+fn new_job() -> impl Strategy<Value = NewJob> {
+    let what = (queue(), kind(), payload_with_meaning());
+    let options = (
+        option::weighted(0.3, 0..=2_u32),
+        option::weighted(0.1, timeout()),
+        option::weighted(0.3, lease_length()),
+        option::weighted(0.2, retry()),
+    );
+    let key = option::weighted(0.4, select(vec!["k1", "k2", "k3"]));
+    (what, select(vec![0_i16, 1, -1]), when(), options, key).prop_map(
+        |((queue, kind, (payload, meaning)), priority, when, options, key)| {
+            let (retries, timeout, visibility_timeout, retry) = options;
+            NewJob {
+                queue,
+                kind,
+                payload,
+                priority: Priority::new(priority).expect(IN_RANGE),
+                when,
+                max_retries: retries.map(|retries| MaxRetries::new(retries).expect(IN_RANGE)),
+                timeout,
+                visibility_timeout,
+                retry,
+                idempotency: key.map(|key| Idempotency {
+                    key: IdempotencyKey::new(key).expect(IN_RANGE),
+                    payload: meaning,
+                }),
+            }
+        },
+    )
+}
+
+/// The same JSON in two spellings, and another one.
+fn payload_with_meaning() -> impl Strategy<Value = (Payload, Fingerprint)> {
+    let texts = vec![(r#"{"a":1,"b":2}"#, 1_u128), (r#"{"b": 2, "a": 1}"#, 1), ("[3]", 2)];
+    select(texts)
+        .prop_map(|(text, meaning)| (Payload::new(text).expect(IN_RANGE), Fingerprint(meaning)))
+}
+
+fn payload() -> impl Strategy<Value = Payload> {
+    select(vec!["1", "[2]"]).prop_map(|text| Payload::new(text).expect(IN_RANGE))
+}
+
+fn when() -> impl Strategy<Value = When> {
+    prop_oneof![
+        6 => Just(When::Now),
+        3 => delay().prop_map(When::After),
+        2 => (-20_000..100_000_i64).prop_map(|off| When::At(Wall::new(START.get() + off))),
+        1 => Just(When::At(Wall::MAX)),
+    ]
+}
+
+fn delay() -> impl Strategy<Value = Delay> {
+    select(vec![0_u64, 1, 500, 3_000, 30_000]).prop_map(|ms| Delay::new(ms).expect(IN_RANGE))
+}
+
+fn timeout() -> impl Strategy<Value = JobTimeout> {
+    select(vec![1_u64, 1_000]).prop_map(|ms| JobTimeout::new(ms).expect(IN_RANGE))
+}
+
+fn lease_length() -> impl Strategy<Value = LeaseLength> {
+    select(vec![1_000_u64, 2_500, 10_000]).prop_map(|ms| LeaseLength::new(ms).expect(IN_RANGE))
+}
+
+fn retry() -> impl Strategy<Value = RetryPolicy> {
+    let growth = select(vec![
+        Growth::Fixed,
+        Growth::Linear,
+        Growth::Exponential { factor: 1_000 },
+        Growth::Exponential { factor: 1_700 },
+        Growth::Exponential { factor: 3_000 },
+    ]);
+    let initial = select(vec![0_u64, 1, 700, 2_000]);
+    let cap = select(vec![0_u64, 1_500, 60_000]);
+    let jitter = select(vec![0_u32, 250, 1_000]);
+    (growth, initial, cap, jitter).prop_map(|(growth, initial, cap, jitter)| {
+        let made = RetryPolicy::new(growth, Millis::new(initial), Millis::new(cap), jitter);
+        made.expect(IN_RANGE)
+    })
+}
+
+fn reap() -> impl Strategy<Value = ReapPlan> {
+    let off = option::weighted(0.2, select(vec![0_i64, 1_000, -1_001, 1_001, i64::MAX]));
+    let trusted = option::weighted(0.2, select(vec![0_i64, 1_000, 2_500]));
+    let all = prop::bool::weighted(0.3);
+    let parts = (1..=3_usize, any::<bool>(), all, off, trusted);
+    parts.prop_map(|(limit, on, all, off_ms, trusted_for_ms)| ReapPlan {
+        limit,
+        on,
+        all,
+        off_ms,
+        trusted_for_ms,
+    })
+}
+
+fn purge() -> impl Strategy<Value = Purge> {
+    let age = || option::of(select(vec![0_u64, 1_000, 10_000]).prop_map(Millis::new));
+    (age(), age(), age(), 1..=2_usize).prop_map(|(done, failed, cancelled, limit)| Purge {
+        retention: Retention { done, failed, cancelled },
+        limit,
+    })
+}
+
+fn claim() -> impl Strategy<Value = ClaimFor> {
+    let queues = prop_oneof![
+        2 => Just(Queues::All),
+        1 => vec(queue(), 1..=2).prop_map(Queues::only),
+    ];
+    let kinds = prop_oneof![
+        3 => Just(Kinds::All),
+        1 => kind().prop_map(|kind| Kinds::only(vec![kind])),
+        1 => kind().prop_map(|kind| Kinds::except(vec![kind])),
+    ];
+    let taker = (select(vec!["w1", "w2"]), 0..=3_usize, option::weighted(0.2, lease_length()));
+    let taker =
+        taker.prop_map(|(worker, max, length)| Taker { worker: worker_id(worker), max, length });
+    (queues, kinds, vec(taker, 1..=2))
+        .prop_map(|(queues, kinds, takers)| ClaimFor { demand: Demand { queues, kinds }, takers })
+}
+
+fn queue() -> impl Strategy<Value = QueueName> {
+    select(vec!["a", "b", "c"]).prop_map(|name| QueueName::new(name).expect(IN_RANGE))
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    select(vec!["x", "y"]).prop_map(|name| Kind::new(name).expect(IN_RANGE))
+}
+
+fn worker() -> impl Strategy<Value = Worker> {
+    (select(vec!["w1", "w2", "w3"]), option::of(1..3_u32)).prop_map(|(id, pid)| Worker {
+        id: worker_id(id),
+        host: Arc::from("host"),
+        pid,
+        kind: WorkerKind::Local,
+    })
+}
+
+fn worker_id(name: &str) -> WorkerId {
+    WorkerId::new(name).expect(IN_RANGE)
+}

@@ -1,0 +1,292 @@
+//! A trace as plain data, and how a step becomes a batch for a store as it stands.
+
+use windlass_core::store::{
+    Admin, AdminDone, Batch, Beat, ClaimFor, Cursor, DeadFilter, Dump, LeaseCursor, Outcomes,
+    Purge, Reap, Reaped, Settle, Worker,
+};
+use windlass_core::{
+    BatchId, Epoch, Fingerprint, JobId, JobTimeout, Kind, LeaseLength, LeaseToken, MaxRetries,
+    NewJob, Payload, Policy, Priority, ProcessId, QueueName, QueueSettings, RetryPolicy,
+    SettingKey, SettingValue, StateName, Verdict, Wall, When, WorkerId,
+};
+
+use super::START;
+
+/// A sequence of batches.
+#[derive(Debug, Clone)]
+pub struct Trace {
+    /// The defaults for all of its jobs.
+    pub policy: Policy,
+    /// One batch each.
+    pub steps: Vec<Step>,
+}
+
+/// A batch, before its jobs are known by number.
+#[derive(Debug, Clone, Default)]
+pub struct Step {
+    /// By how many milliseconds the wall clock moves before it; it may go back.
+    pub clock_ms: i64,
+    /// The process it comes from.
+    pub process: u64,
+    pub(crate) settles: Vec<SettlePlan>,
+    pub(crate) beats: Vec<BeatPlan>,
+    pub(crate) admin: Vec<AdminPlan>,
+    pub(crate) enqueues: Vec<EnqueuePlan>,
+    pub(crate) reap: Option<ReapPlan>,
+    pub(crate) promote: Option<usize>,
+    pub(crate) purge: Option<Purge>,
+    pub(crate) claims: Vec<ClaimFor>,
+}
+
+/// A job, by its place among those there are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Pick {
+    /// The job with this number, if there is one.
+    Id(u64),
+    /// The n-th running job.
+    Running(usize),
+    /// The n-th dead letter.
+    Dead(usize),
+    /// The n-th cancelled job.
+    Cancelled(usize),
+    /// The n-th finished job.
+    Finished(usize),
+}
+
+/// A token, by its age.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TokenPlan {
+    /// Of the latest claim.
+    Latest,
+    /// Of a claim so many before it.
+    Older(u64),
+    /// Of a claim that was never made.
+    Invented,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct SettlePlan {
+    pub(crate) job: Pick,
+    pub(crate) token: TokenPlan,
+    pub(crate) verdict: Verdict,
+    /// Sent twice in the same batch.
+    pub(crate) twice: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct BeatPlan {
+    pub(crate) job: Pick,
+    pub(crate) token: TokenPlan,
+    pub(crate) extend: Option<LeaseLength>,
+    pub(crate) progress: Option<Payload>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum AdminPlan {
+    Cancel(Pick),
+    Replay(Pick),
+    Delete(Pick),
+    /// On from where the last one stopped, or from the beginning.
+    ReplayDead {
+        filter: DeadFilter,
+        on: bool,
+        limit: usize,
+    },
+    Pause(QueueName),
+    Resume(QueueName),
+    SetQueue(QueueName, QueueSettings),
+    SetSetting(SettingKey, Option<SettingValue>),
+    SeeWorker(Worker),
+    RemoveWorker(WorkerId),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum EnqueuePlan {
+    New(NewJob),
+    /// The n-th last request that had a key, once more, with at most one thing changed.
+    Again {
+        nth: usize,
+        twist: Twist,
+    },
+}
+
+/// What is changed in a request that is made again.
+#[derive(Debug, Clone)]
+pub(crate) enum Twist {
+    Nothing,
+    /// Another text of the same JSON.
+    Spelling(Payload),
+    Meaning(Fingerprint),
+    Queue(QueueName),
+    Kind(Kind),
+    Priority(Priority),
+    When(When),
+    Retries(MaxRetries),
+    Timeout(JobTimeout),
+    Visibility(LeaseLength),
+    Retry(RetryPolicy),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReapPlan {
+    pub(crate) limit: usize,
+    /// On from where the last page stopped.
+    pub(crate) on: bool,
+    /// Leases that still run as well.
+    pub(crate) all: bool,
+    /// How far off the clock seems to be.
+    pub(crate) off_ms: Option<i64>,
+    /// How long ago the clock was stepped.
+    pub(crate) trusted_for_ms: Option<i64>,
+}
+
+/// What is known of the run so far.
+pub(crate) struct Memory {
+    now: Wall,
+    seq: u64,
+    reap_on: Option<LeaseCursor>,
+    replay_on: Option<Cursor>,
+    /// Requests that had a key.
+    sent: Vec<NewJob>,
+    /// The store after the last batch.
+    pub(crate) dump: Dump,
+}
+
+impl Memory {
+    pub(crate) fn new(dump: Dump) -> Self {
+        Self { now: START, seq: 0, reap_on: None, replay_on: None, sent: Vec::new(), dump }
+    }
+
+    pub(crate) fn learn(&mut self, outcomes: &Outcomes, dump: Dump) {
+        self.dump = dump;
+        if let Some(Reaped::Page { next, .. }) = outcomes.reaped {
+            self.reap_on = next;
+        }
+        for answer in &outcomes.admin {
+            if let Ok(AdminDone::Replayed { next, .. }) = answer {
+                self.replay_on = *next;
+            }
+        }
+    }
+
+    fn pick(&self, pick: Pick) -> JobId {
+        let nth = |nth: usize, wanted: fn(StateName) -> bool| {
+            let jobs = self.dump.jobs.iter().map(|row| &row.job);
+            let found: Vec<JobId> =
+                jobs.filter(|job| wanted(job.state.name())).map(|job| job.id).collect();
+            found.get(nth % found.len().max(1)).copied().unwrap_or(JobId::FIRST)
+        };
+        match pick {
+            Pick::Id(number) => JobId::new(number).unwrap_or(JobId::FIRST),
+            Pick::Running(at) => nth(at, |state| state == StateName::Processing),
+            Pick::Dead(at) => nth(at, |state| state == StateName::Failed),
+            Pick::Cancelled(at) => nth(at, |state| state == StateName::Cancelled),
+            Pick::Finished(at) => nth(at, StateName::is_finished),
+        }
+    }
+
+    fn new_job(&mut self, plan: &EnqueuePlan) -> NewJob {
+        let new = match plan {
+            EnqueuePlan::New(new) => new.clone(),
+            EnqueuePlan::Again { nth, twist } => {
+                let sent = self.sent.iter().rev().nth(nth % self.sent.len().max(1));
+                let sent = sent.cloned();
+                sent.map_or_else(
+                    || NewJob::new(Kind::default(), Payload::null()),
+                    |mut new| {
+                        twist.apply(&mut new);
+                        new
+                    },
+                )
+            }
+        };
+        if new.idempotency.is_some() && matches!(plan, EnqueuePlan::New(_)) {
+            self.sent.push(new.clone());
+        }
+        new
+    }
+
+    fn token(&self, pick: Pick, plan: TokenPlan) -> LeaseToken {
+        let job = self.pick(pick);
+        let row = self.dump.jobs.iter().find(|row| row.job.id == job);
+        let latest = row.map_or(0, |row| row.job.epoch.get());
+        let epoch = match plan {
+            TokenPlan::Latest => latest,
+            TokenPlan::Older(by) => latest.saturating_sub(by),
+            TokenPlan::Invented => latest + 1,
+        };
+        LeaseToken { job, epoch: Epoch::new(epoch) }
+    }
+}
+
+impl Twist {
+    fn apply(&self, new: &mut NewJob) {
+        match self {
+            Self::Nothing => {}
+            Self::Spelling(payload) => new.payload = payload.clone(),
+            Self::Meaning(meaning) => {
+                new.idempotency.iter_mut().for_each(|idem| idem.payload = *meaning);
+            }
+            Self::Queue(queue) => new.queue = queue.clone(),
+            Self::Kind(kind) => new.kind = kind.clone(),
+            Self::Priority(priority) => new.priority = *priority,
+            Self::When(when) => new.when = *when,
+            Self::Retries(retries) => new.max_retries = Some(*retries),
+            Self::Timeout(timeout) => new.timeout = Some(*timeout),
+            Self::Visibility(length) => new.visibility_timeout = Some(*length),
+            Self::Retry(retry) => new.retry = Some(*retry),
+        }
+    }
+}
+
+/// The batch that a step stands for now.
+pub(crate) fn resolve(trace: &Trace, step: &Step, memory: &mut Memory) -> (Wall, Batch) {
+    memory.now = Wall::new(memory.now.get().saturating_add(step.clock_ms));
+    memory.seq += 1;
+    let now = memory.now;
+    let id = BatchId { process: ProcessId(step.process), seq: memory.seq };
+    let mut batch = Batch::new(id, trace.policy);
+    for plan in &step.settles {
+        let token = memory.token(plan.job, plan.token);
+        let settle = Settle { token, verdict: plan.verdict.clone() };
+        batch.settles.extend(plan.twice.then(|| settle.clone()));
+        batch.settles.push(settle);
+    }
+    let beat = |plan: &BeatPlan| Beat {
+        token: memory.token(plan.job, plan.token),
+        extend: plan.extend,
+        progress: plan.progress.clone(),
+    };
+    batch.beats = step.beats.iter().map(beat).collect();
+    batch.admin = step.admin.iter().map(|plan| resolve_admin(plan, memory)).collect();
+    batch.enqueues = step.enqueues.iter().map(|plan| memory.new_job(plan)).collect();
+    batch.reap = step.reap.map(|plan| Reap {
+        limit: plan.limit,
+        after: memory.reap_on.filter(|_| plan.on),
+        all: plan.all,
+        expected: plan.off_ms.map(|off| Wall::new(now.get().saturating_add(off))),
+        trusted_since: plan.trusted_for_ms.map(|ago| Wall::new(now.get().saturating_sub(ago))),
+    });
+    batch.promote = step.promote;
+    batch.purge = step.purge;
+    batch.claims.clone_from(&step.claims);
+    (now, batch)
+}
+
+fn resolve_admin(plan: &AdminPlan, memory: &Memory) -> Admin {
+    match plan {
+        AdminPlan::Cancel(pick) => Admin::Cancel(memory.pick(*pick)),
+        AdminPlan::Replay(pick) => Admin::Replay(memory.pick(*pick)),
+        AdminPlan::Delete(pick) => Admin::Delete(memory.pick(*pick)),
+        AdminPlan::ReplayDead { filter, on, limit } => {
+            let after = memory.replay_on.filter(|_| *on);
+            Admin::ReplayDead { filter: filter.clone(), after, limit: *limit }
+        }
+        AdminPlan::Pause(name) => Admin::Pause(name.clone()),
+        AdminPlan::Resume(name) => Admin::Resume(name.clone()),
+        AdminPlan::SetQueue(name, settings) => Admin::SetQueue(name.clone(), *settings),
+        AdminPlan::SetSetting(key, value) => Admin::SetSetting(key.clone(), value.clone()),
+        AdminPlan::SeeWorker(worker) => Admin::SeeWorker(worker.clone()),
+        AdminPlan::RemoveWorker(id) => Admin::RemoveWorker(id.clone()),
+    }
+}

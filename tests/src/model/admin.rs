@@ -1,0 +1,177 @@
+//! What operators ask, one command after the other.
+
+use windlass_core::store::{
+    Admin, AdminDone, AdminRefused, Cursor, DeadFilter, JobRefused, Worker,
+};
+use windlass_core::{
+    EventName, JobId, Policy, Queue, QueueName, Rejected, SettingKey, SettingValue, StateName,
+    Wall, WorkerId,
+};
+
+use super::Model;
+use super::job::ModelJob;
+
+type Answer = Result<AdminDone, AdminRefused>;
+
+impl Model {
+    pub(super) fn admin(&mut self, now: Wall, command: &Admin, policy: &Policy) -> Answer {
+        match command {
+            Admin::Cancel(id) => self.cancel(now, *id),
+            Admin::Replay(id) => self.replay(now, *id),
+            Admin::Delete(id) => self.delete(now, *id, policy),
+            Admin::ReplayDead { filter, after, limit } => {
+                Ok(self.replay_dead(now, filter, *after, *limit))
+            }
+            Admin::Pause(name) => Ok(self.change_queue(name, |queue| queue.paused = true)),
+            Admin::Resume(name) => {
+                self.must_stir.insert(name.clone());
+                Ok(self.change_queue(name, |queue| queue.paused = false))
+            }
+            Admin::SetQueue(name, settings) => {
+                if !self.queue(name).paused {
+                    self.must_stir.insert(name.clone());
+                }
+                Ok(self.change_queue(name, |queue| queue.settings = *settings))
+            }
+            Admin::SetSetting(key, value) => Ok(self.set(key, value.as_ref())),
+            Admin::SeeWorker(worker) => Ok(self.see(now, worker)),
+            Admin::RemoveWorker(id) => Ok(self.remove_worker(id)),
+        }
+    }
+
+    fn cancel(&mut self, now: Wall, id: JobId) -> Answer {
+        let at = self.at(id)?;
+        let was = self.jobs[at].clone();
+        match was.state {
+            StateName::Queued => self.note("cancel a waiting job"),
+            StateName::Processing => self.note("cancel a running job"),
+            StateName::Cancelled => {
+                self.note("cancel a cancelled job again");
+                return Ok(AdminDone::Job(was.job()));
+            }
+            StateName::Done | StateName::Failed => return self.illegal(EventName::Cancel, &was),
+        }
+        self.jobs[at].finish(now, StateName::Cancelled);
+        self.stir(&was, at);
+        Ok(AdminDone::Job(self.jobs[at].job()))
+    }
+
+    fn replay(&mut self, now: Wall, id: JobId) -> Answer {
+        let at = self.at(id)?;
+        let was = self.jobs[at].clone();
+        match was.state {
+            StateName::Failed => self.note("replay a failed job"),
+            StateName::Cancelled => self.note("replay a cancelled job"),
+            _ => return self.illegal(EventName::Replay, &was),
+        }
+        self.start_anew(now, at);
+        Ok(AdminDone::Job(self.jobs[at].job()))
+    }
+
+    fn start_anew(&mut self, now: Wall, at: usize) {
+        let was = self.jobs[at].clone();
+        let job = &mut self.jobs[at];
+        job.requeue(now, now);
+        job.attempts = 0;
+        job.generation += 1;
+        self.stir(&was, at);
+    }
+
+    fn delete(&mut self, now: Wall, id: JobId, policy: &Policy) -> Answer {
+        let at = self.at(id)?;
+        if !self.jobs[at].is_finished() {
+            let job = self.jobs[at].clone();
+            return self.illegal(EventName::Delete, &job);
+        }
+        self.note("delete a finished job");
+        self.forget(now, at, policy);
+        Ok(AdminDone::Deleted)
+    }
+
+    /// Removes a job and what belongs to it. Its key stays for as long as its window runs.
+    pub(super) fn forget(&mut self, now: Wall, at: usize, policy: &Policy) {
+        let job = self.jobs.remove(at);
+        self.may_stir.insert(job.queue.clone());
+        self.attempts.retain(|attempt| attempt.job != job.id);
+        let window = policy.idempotency_window;
+        for key in self.keys.iter_mut().filter(|key| key.job == job.id) {
+            key.orphan_until = Some(key.created_at.plus(window));
+        }
+        self.keys.retain(|key| key.job != job.id || key.created_at.plus(window) > now);
+    }
+
+    /// Replays those that were dead before this batch and still are, newest failure first.
+    fn replay_dead(
+        &mut self,
+        now: Wall,
+        filter: &DeadFilter,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> AdminDone {
+        let mut dead: Vec<ModelJob> = self.before.clone();
+        dead.retain(|job| job.state == StateName::Failed && wanted(job, filter));
+        dead.sort_by_key(|job| std::cmp::Reverse(place(job)));
+        dead.retain(|job| after.is_none_or(|after| place(job) < after));
+        let page: Vec<ModelJob> = dead.iter().take(limit).cloned().collect();
+        let next = if dead.len() > page.len() { page.last().map(place) } else { None };
+        if next.is_some() {
+            self.note("a bulk replay stops at its limit");
+        }
+        let mut count = 0;
+        for job in page {
+            let Ok(at) = self.at(job.id) else { continue };
+            if self.jobs[at].state == StateName::Failed {
+                self.note("bulk replay");
+                self.start_anew(now, at);
+                count += 1;
+            }
+        }
+        AdminDone::Replayed { count, next }
+    }
+
+    fn change_queue(&mut self, name: &QueueName, change: impl FnOnce(&mut Queue)) -> AdminDone {
+        self.may_stir.insert(name.clone());
+        let queue = self.queue(name);
+        change(queue);
+        AdminDone::Queue(queue.clone())
+    }
+
+    fn set(&mut self, key: &SettingKey, value: Option<&SettingValue>) -> AdminDone {
+        self.settings.retain(|(known, _)| known != key);
+        self.settings.extend(value.map(|value| (key.clone(), value.clone())));
+        AdminDone::Noted
+    }
+
+    fn see(&mut self, now: Wall, worker: &Worker) -> AdminDone {
+        let known = self.workers.iter().position(|(known, ..)| known.id == worker.id);
+        let first = known.map_or(now, |at| self.workers.remove(at).1);
+        self.workers.push((worker.clone(), first, now));
+        AdminDone::Noted
+    }
+
+    fn remove_worker(&mut self, id: &WorkerId) -> AdminDone {
+        self.workers.retain(|(known, ..)| known.id != *id);
+        AdminDone::Noted
+    }
+
+    fn illegal(&mut self, event: EventName, job: &ModelJob) -> Answer {
+        self.note(match event {
+            EventName::Cancel => "a finished job is not cancelled",
+            EventName::Replay => "only a failed or cancelled job is replayed",
+            _ => "only a finished job is deleted",
+        });
+        let rejected = Rejected::Illegal { event, state: job.state };
+        Err(AdminRefused::Job(JobRefused::Rejected(rejected)))
+    }
+}
+
+fn wanted(job: &ModelJob, filter: &DeadFilter) -> bool {
+    let error = job.last_error.as_ref().map_or("", |error| error.as_str());
+    filter.queue.as_ref().is_none_or(|queue| job.queue == *queue)
+        && filter.kind.as_ref().is_none_or(|kind| job.kind == *kind)
+        && filter.error_contains.as_ref().is_none_or(|text| error.contains(text.as_str()))
+}
+
+fn place(job: &ModelJob) -> Cursor {
+    Cursor { at: job.finished_at.expect("a dead job is finished"), id: job.id }
+}

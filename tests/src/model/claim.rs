@@ -1,0 +1,85 @@
+//! Claims: the best job that is due, of an open queue, again and again until all are served.
+
+use std::cmp::Reverse;
+
+use windlass_core::store::{ClaimFor, Claimed, Leased, Taker};
+use windlass_core::{Demand, Kinds, Queues, StateName, Wall};
+
+use super::Model;
+use super::job::ModelJob;
+
+impl Model {
+    pub(super) fn claim(&mut self, now: Wall, claim: &ClaimFor) -> Claimed {
+        let mut jobs = Vec::new();
+        for (place, taker) in claim.takers.iter().enumerate() {
+            for _ in 0..taker.max {
+                let Some(at) = self.best(&claim.demand) else {
+                    self.note("a claim finds less than it asked for");
+                    return Claimed { jobs, dry: true };
+                };
+                self.take(now, at, taker);
+                let job = &self.jobs[at];
+                jobs.push(Leased { taker: place, job: job.job(), payload: job.payload.clone() });
+            }
+        }
+        Claimed { jobs, dry: false }
+    }
+
+    fn take(&mut self, now: Wall, at: usize, taker: &Taker) {
+        let job = &mut self.jobs[at];
+        let length = taker.length.unwrap_or(job.visibility_timeout);
+        job.state = StateName::Processing;
+        job.due = false;
+        job.attempts += 1;
+        job.epoch += 1;
+        job.worker = Some(taker.worker.clone());
+        job.lease_length = Some(length);
+        job.lease_until = Some(now.plus(length.millis()));
+        job.started_at = Some(now);
+        job.updated_at = now;
+        job.spoken = None;
+        self.note("claim");
+    }
+
+    /// Higher priority first, then due earlier, then enqueued earlier.
+    fn best(&mut self, demand: &Demand) -> Option<usize> {
+        let mut found: Vec<usize> = (0..self.jobs.len()).collect();
+        found.retain(|at| self.jobs[*at].is_ready() && wants(demand, &self.jobs[*at]));
+        let ready = found.len();
+        found.retain(|at| self.is_open(&self.jobs[*at]));
+        if found.len() < ready {
+            self.note("a paused or full queue lets nothing start");
+        }
+        found.sort_by_key(|at| {
+            let job = &self.jobs[*at];
+            (Reverse(job.priority), job.run_at, job.id)
+        });
+        found.first().copied()
+    }
+
+    fn is_open(&self, job: &ModelJob) -> bool {
+        let running = self
+            .jobs
+            .iter()
+            .filter(|other| other.queue == job.queue && other.state == StateName::Processing);
+        let running = running.count() as u64;
+        let queue = self.queues.iter().find(|queue| queue.name == job.queue);
+        queue.is_none_or(|queue| {
+            let full = queue.settings.concurrency.is_some_and(|most| running >= most.get().into());
+            !queue.paused && !full
+        })
+    }
+}
+
+fn wants(demand: &Demand, job: &ModelJob) -> bool {
+    let queue = match &demand.queues {
+        Queues::All => true,
+        Queues::Only(names) => names.contains(&job.queue),
+    };
+    let kind = match &demand.kinds {
+        Kinds::All => true,
+        Kinds::Only(kinds) => kinds.contains(&job.kind),
+        Kinds::Except(kinds) => !kinds.contains(&job.kind),
+    };
+    queue && kind
+}

@@ -1,0 +1,302 @@
+//! A second, naive statement of what Windlass promises, to hold every store against.
+//!
+//! Written from the design and the API contract, not from the code: a flat list of jobs, linear
+//! scans, whole requests compared. It uses the plain data of the core for commands and answers,
+//! and none of its rules. What chance decides (jitter) it bounds, and then adopts from the store.
+
+mod admin;
+mod backoff;
+mod claim;
+mod enqueue;
+mod job;
+mod report;
+mod sweep;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_core::store::{
+    AdminDone, Batch, Change, Dump, JobRefused, Marker, Outcomes, Worker, WorkerRow,
+};
+use windlass_core::{
+    Attempt, Counts, Epoch, Fingerprint, JobId, KeyRecord, Queue, QueueName, QueueRow, Rejected,
+    SettingKey, SettingValue, StateName, Wall,
+};
+
+use self::enqueue::ModelKey;
+use self::job::ModelJob;
+
+/// Every rule of the model, by the name under which its use is counted.
+pub const RULES: &[&str] = &[
+    "a bulk replay stops at its limit",
+    "a claim finds less than it asked for",
+    "a failure is tried again",
+    "a finished job is not cancelled",
+    "a full page of due jobs says there may be more",
+    "a full queue takes no job",
+    "a full reap page says where to go on",
+    "a heartbeat on a lost lease is refused",
+    "a job that came alive in the batch is not purged",
+    "a job whose lease runs is not reaped",
+    "a job that was settled in the batch is not reaped",
+    "a job too far ahead is refused",
+    "a key is free again after its window",
+    "a lease is held for its length after a clock step",
+    "a lease that ran out is tried again",
+    "a lease written by a clock that was set back counts from now on",
+    "a lease that ran out with the last attempt is dead-lettered",
+    "a paused or full queue lets nothing start",
+    "a permanent failure is dead-lettered at once",
+    "a repeated report gets the first answer",
+    "a repeated request finds its job",
+    "a report on a lease that was taken away is refused",
+    "a report with an old or invented token is refused",
+    "a stepped clock reaps nothing",
+    "a worker says when to try again",
+    "another request with a known key is a conflict",
+    "another verdict on a spent token is refused",
+    "bulk replay",
+    "cancel a cancelled job again",
+    "cancel a running job",
+    "cancel a waiting job",
+    "claim",
+    "complete",
+    "delete a finished job",
+    "enqueue",
+    "enqueue for later",
+    "fall due",
+    "forget the key of a job long gone",
+    "heartbeat",
+    "only a failed or cancelled job is replayed",
+    "only a finished job is deleted",
+    "purge",
+    "release",
+    "replay a cancelled job",
+    "replay a failed job",
+    "snooze",
+    "the last failure is dead-lettered",
+];
+
+/// Everything a store should hold.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    jobs: Vec<ModelJob>,
+    /// The jobs as they were before the batch: what pages are made of.
+    before: Vec<ModelJob>,
+    queues: Vec<Queue>,
+    keys: Vec<ModelKey>,
+    /// The keys as they were before the batch.
+    keys_before: Vec<ModelKey>,
+    attempts: Vec<Attempt>,
+    workers: Vec<(Worker, Wall, Wall)>,
+    settings: Vec<(SettingKey, SettingValue)>,
+    markers: Vec<Marker>,
+    last_id: u64,
+    must_stir: BTreeSet<QueueName>,
+    may_stir: BTreeSet<QueueName>,
+    complaints: Vec<String>,
+    notes: BTreeMap<&'static str, u64>,
+}
+
+/// What the store made of a batch: the model reads the instants from it that it only bounds.
+#[derive(Debug, Clone, Copy)]
+pub struct Chosen<'a> {
+    /// Its answers.
+    pub outcomes: &'a Outcomes,
+    /// What it holds now.
+    pub after: &'a Dump,
+}
+
+/// What should have come of a batch.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// The answers. `wrote` and `stirred` are left as they are in a new value: see the others.
+    pub outcomes: Outcomes,
+    /// Queues that have to be among the stirred ones.
+    pub must_stir: BTreeSet<QueueName>,
+    /// Queues that may be among them.
+    pub may_stir: BTreeSet<QueueName>,
+    /// What the store chose outside of its bounds.
+    pub complaints: Vec<String>,
+}
+
+impl Model {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs a batch, section by section.
+    pub fn run(&mut self, now: Wall, batch: &Batch, chosen: Chosen<'_>) -> Expected {
+        self.before = self.jobs.clone();
+        self.keys_before = self.keys.clone();
+        let mut out = Outcomes { now, ..Outcomes::default() };
+        out.settles = batch.settles.iter().map(|s| self.settle(now, s, chosen)).collect();
+        out.beats = batch.beats.iter().map(|beat| self.beat(now, beat)).collect();
+        out.admin = batch.admin.iter().map(|a| self.admin(now, a, &batch.policy)).collect();
+        out.enqueues = batch.enqueues.iter().map(|n| self.enqueue(now, n, &batch.policy)).collect();
+        out.reaped = batch.reap.map(|reap| self.reap(now, &reap, chosen));
+        out.promoted = batch.promote.map(|limit| self.promote(now, limit));
+        out.purged = batch.purge.map(|purge| self.purge(now, &purge, &batch.policy));
+        out.claims = batch.claims.iter().map(|claim| self.claim(now, claim)).collect();
+        out.next_due = self.next_due();
+        out.next_expiry = self.jobs.iter().filter_map(|job| job.lease_until).min();
+        out.changes = self.changes();
+        if let (Some(purge), Some(purged)) = (&batch.purge, &mut out.purged) {
+            purged.next = self.next_purge(&purge.retention);
+        }
+        if chosen.outcomes.wrote {
+            self.markers.retain(|marker| marker.batch.process != batch.id.process);
+            self.markers.push(Marker { batch: batch.id, at: now });
+        }
+        Expected {
+            outcomes: out,
+            must_stir: std::mem::take(&mut self.must_stir),
+            may_stir: std::mem::take(&mut self.may_stir),
+            complaints: std::mem::take(&mut self.complaints),
+        }
+    }
+
+    /// How often each rule of the model was used.
+    pub fn notes(&self) -> &BTreeMap<&'static str, u64> {
+        &self.notes
+    }
+
+    /// What the store should hold. The fingerprints of requests are the store's own business.
+    pub fn dump(&self) -> Dump {
+        let mut queues: Vec<QueueRow> = self.queues.iter().map(|q| self.queue_row(q)).collect();
+        queues.sort_by(|a, b| a.queue.name.cmp(&b.queue.name));
+        let mut keys: Vec<KeyRecord> = self.keys.iter().map(ModelKey::row).collect();
+        keys.sort_by(|a, b| a.key.cmp(&b.key));
+        let mut attempts = self.attempts.clone();
+        attempts.sort_by_key(|attempt| (attempt.job, attempt.epoch));
+        let mut settings = self.settings.clone();
+        settings.sort();
+        let mut markers = self.markers.clone();
+        markers.sort_by_key(|marker| marker.batch.process);
+        Dump {
+            next_id: JobId::new(self.last_id + 1).expect("few jobs are made"),
+            jobs: self.jobs.iter().map(ModelJob::row).collect(),
+            queues,
+            keys,
+            attempts,
+            workers: self.worker_rows(),
+            settings,
+            markers,
+        }
+    }
+
+    /// The store's dump, with what the model does not know taken out.
+    pub fn without_fingerprints(mut dump: Dump) -> Dump {
+        for record in &mut dump.keys {
+            record.request = Fingerprint(0);
+        }
+        dump
+    }
+
+    fn queue_row(&self, queue: &Queue) -> QueueRow {
+        let mut kinds = BTreeMap::new();
+        for job in self.jobs.iter().filter(|job| job.queue == queue.name) {
+            let counts: &mut Counts = kinds.entry(job.kind.clone()).or_default();
+            counts.add(job.view());
+        }
+        QueueRow { queue: queue.clone(), kinds: kinds.into_iter().collect() }
+    }
+
+    fn worker_rows(&self) -> Vec<WorkerRow> {
+        let rows = self.workers.iter().map(|(worker, started_at, last_seen)| {
+            let held = self.jobs.iter().filter(|job| job.worker.as_ref() == Some(&worker.id));
+            let running = held.map(|job| job.id).collect();
+            let (started_at, last_seen) = (*started_at, *last_seen);
+            WorkerRow { worker: worker.clone(), started_at, last_seen, running }
+        });
+        let mut rows: Vec<WorkerRow> = rows.collect();
+        rows.sort_by(|a, b| a.worker.id.cmp(&b.worker.id));
+        rows
+    }
+
+    fn next_due(&self) -> Option<Wall> {
+        let scheduled = self.jobs.iter().filter(|job| job.is_scheduled());
+        scheduled.map(|job| job.run_at).min()
+    }
+
+    /// Jobs that came, went, or are in another state or with another holder than before the batch.
+    fn changes(&self) -> Vec<Change> {
+        let mut ids: Vec<JobId> = self.before.iter().chain(&self.jobs).map(|job| job.id).collect();
+        ids.sort();
+        ids.dedup();
+        let change = |id: JobId| {
+            let was = self.before.iter().find(|job| job.id == id);
+            let is = self.jobs.iter().find(|job| job.id == id);
+            let place = |job: &ModelJob| (job.state, job.epoch);
+            let job = is.or(was).filter(|_| was.map(place) != is.map(place))?;
+            Some(Change {
+                id,
+                queue: job.queue.clone(),
+                kind: job.kind.clone(),
+                from: was.map(|job| job.state),
+                to: is.map(|job| job.state),
+                run_at: job.run_at,
+                started_at: job.started_at,
+            })
+        };
+        ids.into_iter().filter_map(change).collect()
+    }
+
+    // What the parts share.
+
+    fn note(&mut self, what: &'static str) {
+        debug_assert!(RULES.contains(&what), "{what:?} is missing in RULES");
+        *self.notes.entry(what).or_default() += 1;
+    }
+
+    fn at(&self, id: JobId) -> Result<usize, JobRefused> {
+        self.jobs.iter().position(|job| job.id == id).ok_or(JobRefused::NotFound(id))
+    }
+
+    fn has_queue(&self, name: &QueueName) -> bool {
+        self.queues.iter().any(|queue| queue.name == *name)
+    }
+
+    fn queue(&mut self, name: &QueueName) -> &mut Queue {
+        if !self.has_queue(name) {
+            self.queues.push(Queue::new(name.clone()));
+        }
+        let found = self.queues.iter_mut().find(|queue| queue.name == *name);
+        found.expect("it was made above")
+    }
+
+    /// Notes what the move of a job means for those who wait: it can be claimed itself, or it has
+    /// made room under a limit.
+    fn stir(&mut self, was: &ModelJob, at: usize) {
+        let is = &self.jobs[at];
+        let name = is.queue.clone();
+        let ready = is.is_ready() && !was.is_ready();
+        let left = was.state == StateName::Processing && is.state != StateName::Processing;
+        let limited = self.queue(&name).settings.concurrency.is_some();
+        if ready || left && limited {
+            self.must_stir.insert(name.clone());
+        }
+        self.may_stir.insert(name);
+    }
+}
+
+impl Chosen<'_> {
+    /// When this job, which failed in the batch, was to be tried again: as an operator's cancel in
+    /// the same batch saw it, or as it is stored.
+    fn retry_at(&self, id: JobId) -> Option<Wall> {
+        let admin = self.outcomes.admin.iter().find_map(|answer| match answer {
+            Ok(AdminDone::Job(job)) if job.id == id => Some(job.run_at),
+            _ => None,
+        });
+        let stored = self.after.jobs.iter().find(|row| row.job.id == id);
+        admin.or(stored.map(|row| row.job.run_at))
+    }
+
+    fn attempt(&self, id: JobId, epoch: Epoch) -> Option<&Attempt> {
+        self.after.attempts.iter().find(|one| (one.job, one.epoch) == (id, epoch))
+    }
+}
+
+fn stale(job: &ModelJob) -> JobRefused {
+    JobRefused::Rejected(Rejected::Stale { state: job.state, epoch: Epoch::new(job.epoch) })
+}

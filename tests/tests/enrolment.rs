@@ -1,0 +1,59 @@
+//! No case of the conformance suite is forgotten: every one stands in the list of `conformance!`.
+//!
+//! It reads the sources as text. That a listed case exists is the compiler's to check.
+
+use std::fs;
+use std::path::Path;
+
+/// A case is a function of this shape.
+const START: &str = "pub fn ";
+const END: &str = "<S: Subject>()";
+
+/// The cases that a family's file holds.
+fn cases(text: &str) -> Vec<&str> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(START));
+    lines.filter_map(|line| line.split_once(END)).map(|(name, _)| name).collect()
+}
+
+/// The cases that the list names for this family. How the list is broken into lines does not count.
+fn listed(list: &str, family: &str) -> Vec<String> {
+    let list: String = list.split_whitespace().collect();
+    let start = format!("conformance_family!($subject,{family},[");
+    let after = list.split_once(&start).map_or("", |(_, after)| after);
+    let names = after.split_once(']').map_or("", |(names, _)| names);
+    names.split(',').map(str::to_owned).collect()
+}
+
+/// The cases of this family that the list leaves out.
+fn forgotten(family: &str, text: &str, list: &str) -> Vec<String> {
+    let listed = listed(list, family);
+    let missing = cases(text).into_iter().filter(|case| !listed.iter().any(|name| name == case));
+    missing.map(|case| format!("{family}::{case}")).collect()
+}
+
+#[test]
+fn every_case_stands_in_the_list() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
+    let list = fs::read_to_string(folder.join("mod.rs")).expect("the list can be read");
+    let mut missing = Vec::new();
+    let mut found = 0;
+    for entry in fs::read_dir(&folder).expect("the suite can be listed") {
+        let path = entry.expect("the suite can be listed").path();
+        let text = fs::read_to_string(&path).expect("a file of the suite can be read");
+        let family = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        found += cases(&text).len();
+        missing.extend(forgotten(family, &text, &list));
+    }
+    assert!(found > 0, "the suite was not found where this test looks for it");
+    assert!(missing.is_empty(), "add to the list of `conformance!`: {missing:#?}");
+}
+
+#[test]
+fn a_case_left_out_is_found() {
+    let text = "pub fn a<S: Subject>() {\n}\nfn help() {}\npub fn b<S: Subject>() {}\n";
+    let list = "$crate::conformance_family!(\n$subject,\nenqueue,\n[a,]\n);\n\
+                $crate::conformance_family!($subject, claim, [b]);";
+    assert_eq!(forgotten("enqueue", text, list), ["enqueue::b"]);
+    assert_eq!(forgotten("claim", text, list), ["claim::a"]);
+    assert_eq!(forgotten("unlisted", text, list), ["unlisted::a", "unlisted::b"]);
+}

@@ -1,0 +1,8 @@
+//! Whatever is thrown at the core, it answers: no panic, no broken promise. One module per part.
+
+mod arbitrary;
+mod explain;
+mod retry;
+mod text;
+mod time;
+mod transition;
