@@ -25,6 +25,7 @@ mod error;
 mod names;
 mod open;
 mod reader;
+mod recent;
 mod rows;
 mod store;
 mod tx;

@@ -79,7 +79,7 @@ impl SqliteReader {
         };
         let run = || {
             let snapshot = conn.unchecked_transaction()?;
-            let mut tx = SqliteTx { conn, names: &mut self.names, now: Wall::new(0) };
+            let mut tx = SqliteTx { conn, names: &mut self.names, recent: None, now: Wall::new(0) };
             let found = read(&mut tx)?;
             snapshot.finish()?;
             Ok(found)

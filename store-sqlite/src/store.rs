@@ -11,6 +11,7 @@ use crate::error::{OpenError, TxError};
 use crate::names::Names;
 use crate::open;
 use crate::reader::{Pool, SqliteReader};
+use crate::recent::Recent;
 use crate::tx::SqliteTx;
 
 /// How often a process looks whether another has written.
@@ -23,6 +24,7 @@ pub struct SqliteStore {
     /// None while the store is broken and not opened anew.
     conn: Option<Connection>,
     names: Names,
+    recent: Recent,
     pool: Arc<Pool>,
     seen: Option<i64>,
 }
@@ -33,7 +35,8 @@ impl SqliteStore {
         let path = path.as_ref().to_path_buf();
         let conn = open::writer(&path)?;
         let pool = Pool::new(path.clone());
-        Ok(Self { path, conn: Some(conn), names: Names::default(), pool, seen: None })
+        let (names, recent) = (Names::default(), Recent::default());
+        Ok(Self { path, conn: Some(conn), names, recent, pool, seen: None })
     }
 
     /// Where the store lies.
@@ -48,7 +51,15 @@ impl SqliteStore {
         };
         let begun = execute(conn, "BEGIN IMMEDIATE");
         begun.map_err(|error| error.before_commit())?;
-        let mut tx = SqliteTx { conn, names: &mut self.names, now };
+        match data_version(conn) {
+            Ok(version) => self.recent.begin(version),
+            Err(error) => {
+                self.undo();
+                return Err(error.before_commit());
+            }
+        }
+        let recent = Some(&mut self.recent);
+        let mut tx = SqliteTx { conn, names: &mut self.names, recent, now };
         let applied = apply(&mut tx, batch);
         let outcomes = match applied {
             Ok(outcomes) if outcomes.wrote => outcomes,
@@ -75,6 +86,7 @@ impl SqliteStore {
     /// Ends a transaction that failed. Names it has given out are forgotten.
     fn undo(&mut self) {
         self.names.forget();
+        self.recent.forget();
         if let Some(conn) = self.conn.as_ref().filter(|conn| !conn.is_autocommit()) {
             // If even this fails, the connection is dropped with the error that led here.
             if execute(conn, "ROLLBACK").is_err() {
@@ -100,6 +112,7 @@ impl SqliteStore {
         self.conn = None;
         self.pool.clear();
         self.names.forget();
+        self.recent.forget();
         let conn = open::writer(&self.path)?;
         let sqlite = |source| OpenError::Sqlite { path: self.path.clone(), source };
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -150,11 +163,7 @@ impl Store for SqliteStore {
         let Some(conn) = &self.conn else {
             return Err(StoreError::Fatal(Cause::new("the store was not opened anew")));
         };
-        // It grows with every commit of another connection, and not with our own.
-        let version = conn
-            .prepare_cached("PRAGMA data_version")
-            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-            .map_err(|error| TxError::from(error).of_read())?;
+        let version = data_version(conn).map_err(|error| error.of_read())?;
         let before = self.seen.replace(version);
         Ok(before.is_some_and(|before| before != version))
     }
@@ -162,6 +171,12 @@ impl Store for SqliteStore {
     fn reader(&self) -> Result<SqliteReader, StoreError> {
         self.pool.reader()
     }
+}
+
+/// A number that changes with every commit of another connection, and not with our own.
+fn data_version(conn: &Connection) -> Result<i64, TxError> {
+    let mut statement = conn.prepare_cached("PRAGMA data_version")?;
+    Ok(statement.query_row([], |row| row.get(0))?)
 }
 
 fn execute(conn: &Connection, sql: &str) -> Result<(), TxError> {

@@ -10,6 +10,7 @@ use windlass_core::{
 
 use crate::error::TxError;
 use crate::names::Names;
+use crate::recent::Recent;
 use crate::rows::{
     bad, excerpt, id_code, job, job_columns, job_id, optional, rank_code, small, text, view_code,
 };
@@ -24,6 +25,8 @@ macro_rules! queue_columns {
 pub(crate) struct SqliteTx<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) names: &'a mut Names,
+    /// None in a snapshot for reading.
+    pub(crate) recent: Option<&'a mut Recent>,
     pub(crate) now: Wall,
 }
 
@@ -128,6 +131,10 @@ impl Tx for SqliteTx<'_> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
+            if let Some(job) = self.recent.as_ref().and_then(|recent| recent.get(*id)) {
+                found.push(Some(job.clone()));
+                continue;
+            }
             let mut rows = statement.query([id_code(*id)])?;
             let row = rows.next()?;
             found.push(row.map(|row| job(self.conn, self.names, row)).transpose()?);
@@ -268,7 +275,11 @@ impl Tx for SqliteTx<'_> {
     }
 
     fn write(&mut self, changes: Changes) -> Found<()> {
-        crate::write::write(self.conn, self.names, &changes, self.now)
+        crate::write::write(self.conn, self.names, &changes, self.now)?;
+        if let Some(recent) = &mut self.recent {
+            recent.write(&changes);
+        }
+        Ok(())
     }
 }
 

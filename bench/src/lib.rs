@@ -1,1 +1,0 @@
-//! Benchmarks live in `benches/`; each is measured beside its ceiling, in one run.

@@ -1,0 +1,32 @@
+//! `windlass-bench`: each scenario is measured beside its ceiling, in one run, and told as a ratio.
+//! Machines are noisy; a ratio of two figures from one run is not.
+
+mod measure;
+mod sqlite_ceiling;
+mod store;
+
+use clap::{Parser, Subcommand};
+
+/// Measures Windlass beside the limits of what it stands on.
+#[derive(Debug, Parser)]
+#[command(name = "windlass-bench")]
+struct Cli {
+    #[command(subcommand)]
+    scenario: Scenario,
+}
+
+#[derive(Debug, Subcommand)]
+enum Scenario {
+    /// Enqueue, and claim with completion, through `Store::commit`; beside a bare loop on the same
+    /// engine with the same rows, durability and batch size.
+    Store(store::Options),
+}
+
+#[expect(clippy::print_stdout, reason = "its output is the figures")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let line = match Cli::parse().scenario {
+        Scenario::Store(options) => store::run(&options)?,
+    };
+    println!("{line}");
+    Ok(())
+}
