@@ -3,7 +3,9 @@
 use rusqlite::{Connection, params};
 use windlass_core::limits::ATTEMPTS_KEPT;
 use windlass_core::store::{Changes, CountDelta, Doc, Marker, Worker, WorkerKind};
-use windlass_core::{Attempt, AttemptOutcome, Excerpt, Job, KeyRecord, LeaseLength, Queue, Wall};
+use windlass_core::{
+    Attempt, AttemptOutcome, Excerpt, Job, KeyRecord, LeaseLength, Queue, State, Wall,
+};
 
 use crate::names::Names;
 use crate::rows::{id_code, place, position, rank_code, spent_code};
@@ -94,12 +96,58 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
     Ok(())
 }
 
+/// Changed rows, each by the narrowest statement that fits: the hot path is a claim or an end.
 fn update_jobs(conn: &Connection, jobs: &[(Job, Job)]) -> Found<()> {
+    let same_place = |before: &Job, after: &Job| {
+        (before.run_at, before.generation) == (after.run_at, after.generation)
+    };
+    let mut rest = Vec::new();
+    let mut leased = conn.prepare_cached(LEASED)?;
+    let mut finished = conn.prepare_cached(FINISHED)?;
+    for (before, job) in jobs {
+        let (view, at) = place(job);
+        match (&job.state, before.lease()) {
+            (State::Processing(lease), _) if same_place(before, job) => {
+                leased.execute(params![
+                    id_code(job.id),
+                    at,
+                    job.attempts,
+                    job.epoch.get().cast_signed(),
+                    job.updated_at.get(),
+                    job.started_at.map(Wall::get),
+                    length(lease.length),
+                    lease.worker.as_str(),
+                ])?;
+            }
+            (State::Done { .. } | State::Failed { .. }, Some(_)) if same_place(before, job) => {
+                let spent = spent_code(&job.state);
+                finished.execute(params![
+                    id_code(job.id),
+                    view,
+                    at,
+                    job.updated_at.get(),
+                    spent
+                ])?;
+            }
+            _ => rest.push(job),
+        }
+    }
+    update_all_columns(conn, &rest)
+}
+
+/// A job that is leased, or whose lease goes on: it keeps its place among the waiting.
+const LEASED: &str = "UPDATE jobs SET view = 2, at = ?2, attempts = ?3, epoch = ?4, \
+    updated_at = ?5, started_at = ?6, lease_length = ?7, worker = ?8, spent = NULL WHERE id = ?1";
+/// A leased job that has ended: nothing changes but where it is.
+const FINISHED: &str = "UPDATE jobs SET view = ?2, at = ?3, updated_at = ?4, spent = ?5, \
+    lease_length = NULL, worker = NULL WHERE id = ?1";
+
+fn update_all_columns(conn: &Connection, jobs: &[&Job]) -> Found<()> {
     let sql = "UPDATE jobs SET view = ?2, at = ?3, run_at = ?4, attempts = ?5, epoch = ?6, \
                generation = ?7, updated_at = ?8, started_at = ?9, spent = ?10, \
                lease_length = ?11, worker = ?12 WHERE id = ?1";
     let mut update = conn.prepare_cached(sql)?;
-    for (_, job) in jobs {
+    for job in jobs {
         let (view, at) = place(job);
         let lease = job.lease();
         update.execute(params![

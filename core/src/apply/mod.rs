@@ -14,6 +14,7 @@ mod work;
 use alloc::vec::Vec;
 
 use self::work::Work;
+use crate::limits::PAGE_ROWS;
 use crate::store::{Admin, Batch, Outcomes, Tx};
 use crate::{JobId, Queues};
 
@@ -48,6 +49,8 @@ fn load<T: Tx>(work: &mut Work<'_, T>, batch: &Batch) -> Result<(), T::Error> {
         Admin::Cancel(id) | Admin::Replay(id) | Admin::Delete(id) => Some(*id),
         _ => None,
     }));
+    let claims = batch.claims.iter().flat_map(|claim| &claim.takers).map(|taker| taker.max);
+    work.reserve(ids.len() + batch.enqueues.len() + claims.sum::<usize>().min(PAGE_ROWS));
     let keyed = batch.enqueues.iter().filter_map(|new| new.idempotency.as_ref());
     work.load_keys(keyed.map(|idem| idem.key.clone()).collect(), &mut ids)?;
     work.load_queues(&wanted_queues(batch))?;

@@ -112,6 +112,11 @@ impl<'t, T: Tx> Work<'t, T> {
 
     // Loading.
 
+    /// Makes room for so many jobs at once.
+    pub(super) fn reserve(&mut self, jobs: usize) {
+        self.jobs.reserve(jobs);
+    }
+
     /// Loads these keys, and adds the jobs they name to `ids`.
     pub(super) fn load_keys(
         &mut self,
@@ -426,6 +431,11 @@ impl<'t, T: Tx> Work<'t, T> {
 
     fn gather_jobs(&mut self, changes: &mut Changes, moved: &mut Vec<Change>) {
         let mut entries = mem::take(&mut self.jobs);
+        let new = entries.iter().filter(|entry| entry.payload.is_some()).count();
+        let touched = entries.iter().filter(|entry| entry.is_touched()).count();
+        changes.inserts.reserve(new);
+        changes.updates.reserve(touched - new);
+        moved.reserve(touched);
         for at in self.by_id.values() {
             let entry = &mut entries[*at];
             moved.extend(entry.change());
