@@ -152,17 +152,23 @@ impl Machine {
     pub(super) fn serve(
         &mut self,
         now: Now,
+        started: Now,
         demand: &Demand,
         waiters: Vec<Waiter>,
         claimed: Claimed,
     ) {
         let mut jobs = claimed.jobs.into_iter().peekable();
         for (at, waiter) in waiters.into_iter().enumerate() {
-            let mut mine = Vec::new();
+            let (mut mine, mut late) = (Vec::new(), Vec::new());
             while let Some(Leased { job, payload, .. }) = jobs.next_if(|leased| leased.taker == at)
             {
-                mine.push(Run { job, payload });
+                if Runs::is_too_late(&job, started.mono, now.mono) {
+                    late.push(job.token());
+                } else {
+                    mine.push(Run { job, payload });
+                }
             }
+            self.give_back(late);
             if mine.is_empty() {
                 let request = waiter.request;
                 if self.demands.unserved(demand, waiter, now.mono) == Unserved::Over {

@@ -238,7 +238,9 @@ impl Machine {
         for ((claimant, claimed), asked) in claims.into_iter().zip(out.claims).zip(&batch.claims) {
             match claimant {
                 Claimant::Local => self.start(now, started, claimed),
-                Claimant::Remote(waiters) => self.serve(now, &asked.demand, waiters, claimed),
+                Claimant::Remote(waiters) => {
+                    self.serve(now, started, &asked.demand, waiters, claimed);
+                }
             }
         }
         if self.phase() != Phase::Running {

@@ -60,7 +60,7 @@ pub struct Limits {
     pub waiting_admin: usize,
     /// Remote workers that wait for jobs.
     pub waiting_polls: usize,
-    /// Commands of one kind, or claimed jobs, in one batch, unless a single request has more.
+    /// Commands of one kind in one batch, unless a single request has more; and claimed jobs.
     pub batch: usize,
     /// Rows that one reaping, one promotion or one purge touches.
     pub page: usize,

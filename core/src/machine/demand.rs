@@ -320,24 +320,29 @@ impl Demands {
     ) -> Vec<Claimant> {
         self.stir_for_enqueues(batch);
         let mut claimants = Vec::new();
+        let mut room = limit;
         if free_slots > 0 && self.local_stir != Stir::Still {
             self.local_stir = Stir::Still;
-            let taker = Taker { worker: local.clone(), max: free_slots, length: None };
-            let takers = Vec::from([taker]);
+            let max = free_slots.min(room);
+            room -= max;
+            let takers = Vec::from([Taker { worker: local.clone(), max, length: None }]);
             batch.claims.push(ClaimFor { demand: self.local.clone(), takers });
             claimants.push(Claimant::Local);
         }
         let stirred = self.groups.iter().filter(|(_, group)| group.is_stirred());
         let stirred: Vec<Demand> = stirred.map(|(demand, _)| demand.clone()).collect();
-        let mut room = limit.saturating_sub(free_slots);
         for demand in stirred {
             // Who finds no room in this batch stays stirred for the next one.
             if room == 0 {
                 break;
             }
             let waiters = self.take_waiters(&demand, room);
-            room = waiters.iter().fold(room, |room, waiter| room.saturating_sub(waiter.max));
-            let takers = waiters.iter().map(Waiter::taker).collect();
+            let taker = |waiter: &Waiter| {
+                let max = waiter.max.min(room);
+                room -= max;
+                Taker { worker: waiter.worker.clone(), max, length: waiter.length }
+            };
+            let takers = waiters.iter().map(taker).collect();
             batch.claims.push(ClaimFor { demand, takers });
             claimants.push(Claimant::Remote(waiters));
         }
@@ -391,11 +396,5 @@ impl Demands {
             self.wait(demand.clone(), waiter);
             self.stir_group(demand);
         }
-    }
-}
-
-impl Waiter {
-    fn taker(&self) -> Taker {
-        Taker { worker: self.worker.clone(), max: self.max, length: self.length }
     }
 }

@@ -1,0 +1,91 @@
+//! The store fails: what waits for it, and what ends all the same.
+
+use windlass_core::machine::{Answer, Effect, Health, Input, Phase, Refused};
+use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store};
+use windlass_core::{BatchId, Millis, Policy, ProcessId, StateName, Wall};
+use windlass_store_memory::{Fault, MemoryStore};
+use windlass_tests::stage::{Stage, job, token};
+
+use crate::{Odd, brief, stage, state};
+
+/// A commit failed, its only request was refused, and the machine was draining: there was nothing
+/// left to try, but the timer for the next try stayed in the past, and the driver spun. Found by
+/// `chaos`.
+#[test]
+fn a_retry_with_nothing_left_to_try_does_not_spin_and_lets_the_shutdown_end() {
+    let mut stage = stage(0);
+    let request = stage.enqueue(job());
+    stage.store.fail_next(Fault::Full);
+    stage.input(Input::Drain { deadline: Millis::seconds(30) });
+    stage.settle();
+    assert!(matches!(stage.answer(request), Some(Answer::Refused(Refused::StoreFull(_)))));
+    stage.pass(Millis::seconds(1));
+    assert_eq!(stage.machine.phase(), Phase::Stopped);
+}
+
+/// The machine was forced to stop while a batch was in doubt: those who waited for it were never
+/// told anything. Found by `chaos`.
+#[test]
+fn a_forced_stop_tells_those_whose_batch_is_in_doubt_that_it_is_not_known() {
+    let mut stage = stage(0);
+    let request = stage.enqueue(job());
+    stage.store.fail_next(Fault::UnknownCommitted);
+    let commit = stage.take_call().expect("a commit");
+    stage.make_call(commit);
+    let _stuck = stage.take_call().expect("a look");
+    stage.input(Input::Force);
+    stage.idle(Millis::seconds(1));
+    assert_eq!(stage.machine.phase(), Phase::Stopped);
+    assert!(matches!(stage.answer(request), Some(Answer::Refused(Refused::Unknown(_)))));
+}
+
+/// A disk was full, and new jobs kept coming: every batch held one of them, so every batch failed,
+/// and the verdicts and heartbeats that shared it were never written, though there was room for
+/// them. Healthy runs were stopped for it. Found by a review.
+#[test]
+fn reports_do_not_wait_for_new_jobs_that_find_no_space() {
+    let mut stage = Stage::new(Odd { memory: MemoryStore::new(), commit: no_space }, 2);
+    let id = BatchId { process: ProcessId(9), seq: 1 };
+    let mut before = Batch::new(id, Policy::default());
+    before.enqueues.extend([brief(), brief()]);
+    stage.store.memory.commit(stage.now.wall, &before).expect("it commits");
+    stage.settle();
+    assert_eq!(stage.started().len(), 2);
+    stage.complete("1.1");
+    for _ in 0..600 {
+        stage.enqueue(job());
+        stage.settle();
+        stage.pass(Millis::new(5));
+    }
+    assert_eq!(state(&stage.store), StateName::Done);
+    let stop = stage.effects.iter().find(|effect| matches!(effect, Effect::Stop { .. }));
+    assert_eq!(stop, None, "3 s, with leases of 1 s");
+}
+
+/// A store without space for new jobs.
+fn no_space(memory: &mut MemoryStore, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
+    if batch.enqueues.is_empty() {
+        memory.commit(now, batch)
+    } else {
+        Err(CommitError::Full(Cause::new("no space")))
+    }
+}
+
+/// The store was lost, and then a reply could not be delivered: its jobs were to be given back by a
+/// commit that would never come, and the shutdown waited for it until its deadline. Found by a
+/// review.
+#[test]
+fn a_reply_that_cannot_be_delivered_after_the_store_is_lost_does_not_hold_up_the_shutdown() {
+    let mut stage = stage(0);
+    stage.enqueue(job());
+    stage.poll("remote", Millis::ZERO);
+    stage.settle();
+    stage.enqueue(job());
+    stage.store.fail_next(Fault::Corrupt);
+    stage.settle();
+    assert!(matches!(stage.machine.health(), Health::Lost(_)));
+    stage.input(Input::Undelivered(vec![token("1.1")]));
+    stage.input(Input::Drain { deadline: Millis::minutes(10) });
+    stage.settle();
+    assert_eq!(stage.machine.phase(), Phase::Stopped);
+}
