@@ -5,7 +5,9 @@ use std::ops::Bound;
 use std::sync::{PoisonError, RwLockReadGuard};
 
 use windlass_core::limits::LIST_SCAN_ROWS;
-use windlass_core::store::{Cursor, Dump, Filter, JobDetail, Page, Reader, StoreError, WorkerRow};
+use windlass_core::store::{
+    Cursor, Dump, Filter, JobDetail, LeaseCursor, Page, Reader, StoreError, WorkerRow,
+};
 use windlass_core::{
     Attempt, Epoch, Job, JobId, KeyRecord, QueueName, QueueRow, SettingKey, SettingValue, View,
     Wall,
@@ -123,7 +125,7 @@ impl Tables {
                 None => Box::new(self.merged_waiting(after)),
             },
             Some(View::Scheduled) => Box::new(down(&self.scheduled)),
-            Some(View::Processing) => Box::new(self.leased_by_id(after)),
+            Some(View::Processing) => Box::new(self.leased_down(after)),
             Some(view) => Box::new(self.finished(view).into_iter().flat_map(down)),
             None => {
                 let to = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.id));
@@ -144,13 +146,12 @@ impl Tables {
         })
     }
 
-    /// Leased jobs by id. There are no more of them than workers can hold.
-    fn leased_by_id(&self, after: Option<Cursor>) -> impl Iterator<Item = Cursor> {
-        let ids = self.leased.iter().map(|cursor| cursor.id);
-        let mut ids: Vec<JobId> =
-            ids.filter(|id| after.is_none_or(|after| *id < after.id)).collect();
-        ids.sort_unstable_by(|a, b| b.cmp(a));
-        ids.into_iter().map(|id| Cursor { at: Wall::new(0), id })
+    /// Leased jobs, the one whose lease ends last first.
+    fn leased_down(&self, after: Option<Cursor>) -> impl Iterator<Item = Cursor> {
+        let place = |lease: &LeaseCursor| Cursor { at: lease.until, id: lease.id };
+        let to = after.map(|after| LeaseCursor { until: after.at, id: after.id });
+        let to = to.map_or(Bound::Unbounded, Bound::Excluded);
+        self.leased.range((Bound::Unbounded, to)).rev().map(place)
     }
 }
 

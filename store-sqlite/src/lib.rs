@@ -24,6 +24,8 @@ mod check;
 mod error;
 mod names;
 mod open;
+#[cfg(test)]
+mod plans;
 mod reader;
 mod recent;
 mod rows;

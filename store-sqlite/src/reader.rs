@@ -16,7 +16,7 @@ use windlass_core::{
 
 use crate::names::Names;
 use crate::open;
-use crate::rows::{bad, code_of, epoch, excerpt, id_code, job_columns, job_id, text, view_code};
+use crate::rows::{bad, code_of, epoch, excerpt, id_code, job_columns, job_id, text};
 use crate::tx::{Found, SqliteTx, count, key_record};
 
 /// How many idle connections are kept.
@@ -69,6 +69,11 @@ impl Drop for SqliteReader {
 }
 
 impl SqliteReader {
+    #[cfg(test)]
+    pub(crate) fn connection(&mut self) -> &mut Connection {
+        self.conn.as_mut().expect("it is open")
+    }
+
     /// Runs reads in one snapshot.
     fn read<R>(
         &mut self,
@@ -235,16 +240,6 @@ fn newest(
                 " FROM jobs WHERE id < ?1 ORDER BY id DESC LIMIT ?2"
             );
             tx.find(sql, params![id, count(limit)])
-        }
-        // Leased jobs are few: no more than workers hold.
-        Some(View::Processing) => {
-            let sql = concat!(
-                "SELECT ",
-                job_columns!(),
-                " FROM jobs INDEXED BY by_time WHERE view = ?1 AND id < ?2 \
-                 ORDER BY id DESC LIMIT ?3"
-            );
-            tx.find(sql, params![view_code(View::Processing), id, count(limit)])
         }
         Some(view) => tx.newest(view, after, limit),
     }

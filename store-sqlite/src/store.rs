@@ -22,7 +22,7 @@ const CHANGE_CHECK: Millis = Millis::new(100);
 pub struct SqliteStore {
     path: PathBuf,
     /// None while the store is broken and not opened anew.
-    conn: Option<Connection>,
+    pub(crate) conn: Option<Connection>,
     names: Names,
     recent: Recent,
     pool: Arc<Pool>,

@@ -85,16 +85,16 @@ impl Filter {
     }
 
     /// The place of a job in this filter's order, which runs from the greatest down: waiting jobs
-    /// by when they are due, finished ones by when they finished, others by id.
+    /// by when they are due, running ones by when their lease ends, finished ones by when they
+    /// finished; all views together by id.
     pub fn place(&self, job: &Job) -> Cursor {
         let at = match self.view {
-            None | Some(View::Processing) => Wall::new(0),
-            Some(View::Queued | View::Scheduled) => job.run_at,
-            Some(View::Done | View::Failed | View::Cancelled) => {
-                job.finished_at().unwrap_or(Wall::new(0))
-            }
+            None => None,
+            Some(View::Queued | View::Scheduled) => Some(job.run_at),
+            Some(View::Processing) => job.lease().map(|lease| lease.until),
+            Some(View::Done | View::Failed | View::Cancelled) => job.finished_at(),
         };
-        Cursor { at, id: job.id }
+        Cursor { at: at.unwrap_or(Wall::new(0)), id: job.id }
     }
 }
 

@@ -434,7 +434,7 @@ macro_rules! conformance {
                 a_reader_made_earlier_sees_what_was_committed_since,
                 all_jobs_are_listed_by_id_the_newest_first,
                 waiting_jobs_are_listed_by_when_they_are_due_the_latest_first,
-                running_jobs_are_listed_by_id_the_newest_first,
+                running_jobs_are_listed_by_the_end_of_their_lease_the_latest_first,
                 finished_jobs_are_listed_by_when_they_finished_the_latest_first,
                 a_list_holds_the_jobs_of_its_queue_and_kind_only,
                 jobs_that_come_between_two_pages_move_nothing,

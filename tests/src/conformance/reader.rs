@@ -110,13 +110,13 @@ pub fn waiting_jobs_are_listed_by_when_they_are_due_the_latest_first<S: Subject>
     assert_listed(&mut world, &in_view(View::Scheduled), &[far]);
 }
 
-pub fn running_jobs_are_listed_by_id_the_newest_first<S: Subject>() {
+pub fn running_jobs_are_listed_by_the_end_of_their_lease_the_latest_first<S: Subject>() {
     let mut world = World::<S>::alone();
     let tokens = ["w2", "w1", "w3"].map(|name| world.running_by(name, work()).job.token());
     let [first, second, third] = tokens.map(|token| token.job);
     world.advance(Millis::seconds(1));
     world.beat(tokens[0], None).expect("the holder is heard");
-    assert_listed(&mut world, &in_view(View::Processing), &[third, second, first]);
+    assert_listed(&mut world, &in_view(View::Processing), &[first, third, second]);
 }
 
 pub fn finished_jobs_are_listed_by_when_they_finished_the_latest_first<S: Subject>() {

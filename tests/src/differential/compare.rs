@@ -148,7 +148,8 @@ fn expected_list(dump: &Dump, filter: &Filter) -> Vec<JobId> {
     });
     let mut places: Vec<(Option<Wall>, JobId)> = wanted
         .map(|job| match filter.view {
-            None | Some(View::Processing) => (None, job.id),
+            None => (None, job.id),
+            Some(View::Processing) => (job.lease().map(|lease| lease.until), job.id),
             Some(View::Queued | View::Scheduled) => (Some(job.run_at), job.id),
             Some(_) => (job.finished_at(), job.id),
         })

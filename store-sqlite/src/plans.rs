@@ -1,0 +1,196 @@
+//! Every statement the store runs seeks: none walks a table of jobs, none sorts beside an index.
+//!
+//! A scripted life of a store is run with a trace on its connections; each statement seen is then
+//! explained by SQLite itself. A new statement that scans fails here without being listed.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
+use rusqlite::{Connection, types::Value};
+use tempfile::TempDir;
+use windlass_core::store::{
+    Admin, Batch, Beat, ClaimFor, Cursor, DeadFilter, Filter, Purge, Reader, Reap, Retention,
+    Settle, Store, Taker, Worker, WorkerKind,
+};
+use windlass_core::{
+    BatchId, Delay, Demand, Failure, Fingerprint, Idempotency, IdempotencyKey, JobId, Kind,
+    LeaseToken, Millis, NewJob, Payload, Policy, ProcessId, QueueName, QueueSettings, SettingKey,
+    SettingValue, Verdict, View, Wall, When, WorkerId,
+};
+
+use crate::SqliteStore;
+
+thread_local! {
+    static SEEN: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+fn note(event: TraceEvent<'_>) {
+    if let TraceEvent::Stmt(statement, _) = event {
+        SEEN.with_borrow_mut(|seen| seen.insert(statement.sql().into_owned()));
+    }
+}
+
+fn trace(conn: &mut Connection) {
+    conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(note)).expect("it can be traced");
+}
+
+/// Tables that stay small whatever the number of jobs: names, queues, workers, one row each.
+const SMALL: [&str; 6] = ["queues", "kinds", "workers", "markers", "settings", "meta"];
+
+#[test]
+fn every_statement_seeks_and_none_sorts() {
+    let dir = TempDir::new().expect("a directory");
+    let mut store = SqliteStore::open(dir.path().join("jobs.db")).expect("it opens");
+    trace(store.conn.as_mut().expect("it is open"));
+    live(&mut store);
+    read(&store);
+    let conn = store.conn.as_ref().expect("it is open");
+    let seen = SEEN.with_borrow(Clone::clone);
+    assert!(seen.len() > 45, "the script runs {} statements only", seen.len());
+    let mut found = Vec::new();
+    for sql in seen.iter().filter(|sql| is_query(sql)) {
+        found.extend(
+            plan(conn, sql)
+                .into_iter()
+                .filter(|step| is_bad(step))
+                .map(|step| format!("{step}\n    in {sql}")),
+        );
+    }
+    assert!(found.is_empty(), "these do not seek:\n{}", found.join("\n"));
+}
+
+#[test]
+fn a_statement_that_scans_would_be_found() {
+    let dir = TempDir::new().expect("a directory");
+    let store = SqliteStore::open(dir.path().join("jobs.db")).expect("it opens");
+    let conn = store.conn.as_ref().expect("it is open");
+    for sql in [
+        "SELECT id FROM jobs WHERE worker = 'w'",
+        "SELECT id FROM jobs WHERE view = 0 ORDER BY rank",
+        "DELETE FROM errors WHERE text = ''",
+    ] {
+        assert!(plan(conn, sql).iter().any(|step| is_bad(step)), "{sql}");
+    }
+}
+
+fn is_query(sql: &str) -> bool {
+    ["SELECT", "UPDATE", "DELETE", "INSERT"].iter().any(|verb| sql.starts_with(verb))
+}
+
+fn is_bad(step: &str) -> bool {
+    let scans = step.strip_prefix("SCAN ").and_then(|rest| rest.split(' ').next());
+    let large = scans.is_some_and(|table| !SMALL.contains(&table) && table != "CONSTANT");
+    large || step.contains("TEMP B-TREE")
+}
+
+fn plan(conn: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect(sql);
+    let nothing = vec![Value::Null; statement.parameter_count()];
+    let rows = statement.query_map(rusqlite::params_from_iter(nothing), |row| row.get(3));
+    rows.expect(sql).collect::<rusqlite::Result<_>>().expect(sql)
+}
+
+struct Script<'a> {
+    store: &'a mut SqliteStore,
+    seq: u64,
+}
+
+impl Script<'_> {
+    fn commit(&mut self, fill: impl FnOnce(&mut Batch)) -> Vec<LeaseToken> {
+        self.seq += 1;
+        let id = BatchId { process: ProcessId(1), seq: self.seq };
+        let mut batch = Batch::new(id, Policy::default());
+        fill(&mut batch);
+        let now = Wall::new(i64::try_from(self.seq).expect("small") * 100_000_000);
+        let out = self.store.commit(now, &batch).expect("it commits");
+        let jobs = out.claims.iter().flat_map(|claimed| &claimed.jobs);
+        jobs.map(|leased| leased.job.token()).collect()
+    }
+}
+
+fn claim(max: usize) -> ClaimFor {
+    let worker = WorkerId::new("w").expect("a name");
+    let takers = (0..2).map(|_| Taker { worker: worker.clone(), max, length: None });
+    ClaimFor { demand: Demand::ALL, takers: takers.collect() }
+}
+
+/// A life in which every kind of command happens.
+fn live(store: &mut SqliteStore) {
+    let mut script = Script { store, seq: 0 };
+    let new = NewJob::new(Kind::default(), Payload::null());
+    let key = IdempotencyKey::new("k").expect("a key");
+    let keyed = Idempotency { key, payload: Fingerprint::of(b"null") };
+    let later = When::After(Delay::new(1).expect("a delay"));
+    script.commit(|batch| {
+        batch.enqueues = vec![new.clone(); 9];
+        batch.enqueues.push(NewJob { idempotency: Some(keyed), ..new.clone() });
+        batch.enqueues.push(NewJob { when: later, ..new.clone() });
+    });
+    let held = script.commit(|batch| {
+        batch.promote = Some(5);
+        batch.claims.push(claim(3));
+    });
+    let fail = |error: &str| Verdict::Fail(Failure::new(error).permanent().into());
+    let result = Some(Payload::null());
+    script.commit(|batch| {
+        let verdicts = [Verdict::Complete { result }, fail("no"), fail("no"), Verdict::Release];
+        let settles = held.iter().zip(verdicts);
+        batch.settles.extend(settles.map(|(token, verdict)| Settle { token: *token, verdict }));
+        let progress = Some(Payload::null());
+        batch.beats.push(Beat { token: held[4], extend: None, progress });
+    });
+    let worker = WorkerId::new("w").expect("a name");
+    let queue = QueueName::default();
+    script.commit(|batch| {
+        let reap = Reap { limit: 5, after: None, all: false, expected: None, trusted_since: None };
+        batch.reap = Some(reap);
+        let dead = Admin::ReplayDead { filter: DeadFilter::default(), after: None, limit: 1 };
+        let seen =
+            Worker { id: worker.clone(), host: "h".into(), pid: None, kind: WorkerKind::Local };
+        let setting = SettingKey::new("s").expect("a name");
+        let value = SettingValue::new("v").ok();
+        batch.admin = vec![
+            dead,
+            Admin::Cancel(JobId::new(9).expect("an id")),
+            Admin::Pause(queue.clone()),
+            Admin::Resume(queue.clone()),
+            Admin::SetQueue(queue, QueueSettings::default()),
+            Admin::SetSetting(setting.clone(), value),
+            Admin::SetSetting(setting, None),
+            Admin::SeeWorker(seen),
+        ];
+    });
+    let kept = SettingKey::new("t").expect("a name");
+    script.commit(|batch| {
+        batch.admin.push(Admin::SetSetting(kept, SettingValue::new("v").ok()));
+    });
+    let age = Some(Millis::ZERO);
+    let retention = Retention { done: age, failed: age, cancelled: age };
+    script.commit(|batch| {
+        batch.purge = Some(Purge { retention, limit: 5 });
+        batch.admin.push(Admin::RemoveWorker(worker));
+    });
+}
+
+/// Every read but the dump, which looks at all rows by design.
+fn read(store: &SqliteStore) {
+    let mut reader = store.reader().expect("a reader");
+    trace(reader.connection());
+    let id = JobId::new(5).expect("an id");
+    reader.jobs(&[id]).expect("it reads");
+    for view in [None].into_iter().chain(View::ALL.map(Some)) {
+        let filter = Filter { view, ..Filter::default() };
+        reader.list(&filter, None, 2).expect("it reads");
+        let after = Some(Cursor { at: Wall::new(i64::MAX), id });
+        reader.list(&filter, after, 2).expect("it reads");
+    }
+    reader.queues().expect("it reads");
+    reader.queue(&QueueName::default()).expect("it reads");
+    reader.oldest_ready(&QueueName::default()).expect("it reads");
+    reader.next_due().expect("it reads");
+    reader.attempts(id).expect("it reads");
+    reader.workers().expect("it reads");
+    reader.settings().expect("it reads");
+    store.reader().expect("a reader");
+}
