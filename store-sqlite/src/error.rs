@@ -1,6 +1,6 @@
 //! What goes wrong in SQLite, sorted into the classes of the core, with the original cause.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 use thiserror::Error;
@@ -72,6 +72,19 @@ pub enum OpenError {
         /// Why.
         source: rusqlite::Error,
     },
+}
+
+impl OpenError {
+    /// What SQLite said of the file at this path.
+    pub(crate) fn sqlite(path: &Path, source: rusqlite::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => {
+                Self::Foreign { path, what: "it is no SQLite database".into() }
+            }
+            _ => Self::Sqlite { path, source },
+        }
+    }
 }
 
 fn hint(error: &rusqlite::Error) -> String {

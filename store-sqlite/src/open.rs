@@ -32,7 +32,7 @@ pub(crate) fn writer(path: &Path) -> Result<Connection, OpenError> {
     create(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = connect(path, flags)?;
-    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    let sqlite = |source| OpenError::sqlite(path, source);
     refuse_foreign(&conn, path)?;
     prepare_writer(&conn, path)?;
     migrate(&mut conn, path)?;
@@ -51,7 +51,7 @@ pub(crate) fn reader(path: &Path) -> Result<Connection, OpenError> {
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
-    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    let sqlite = |source| OpenError::sqlite(path, source);
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     conn.busy_timeout(BUSY).map_err(sqlite)?;
     set(&conn, path, "trusted_schema", "0", "0")?;
@@ -83,11 +83,8 @@ fn create(path: &Path) -> Result<(), OpenError> {
 fn refuse_foreign(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     let foreign = |what: &str| OpenError::Foreign { path: path.into(), what: what.into() };
     let read = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
-    let id = read("PRAGMA application_id").map_err(|error| match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::NotADatabase) => foreign("it is no SQLite database"),
-        _ => OpenError::Sqlite { path: path.into(), source: error },
-    })?;
-    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    let sqlite = |source| OpenError::sqlite(path, source);
+    let id = read("PRAGMA application_id").map_err(sqlite)?;
     let tables = read("SELECT count(*) FROM sqlite_schema").map_err(sqlite)?;
     let empty = tables == 0;
     if id != APPLICATION_ID && !empty {
@@ -97,7 +94,7 @@ fn refuse_foreign(conn: &Connection, path: &Path) -> Result<(), OpenError> {
 }
 
 fn prepare_writer(conn: &Connection, path: &Path) -> Result<(), OpenError> {
-    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    let sqlite = |source| OpenError::sqlite(path, source);
     // Takes effect only while the database is empty.
     conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(sqlite)?;
     set(conn, path, "journal_mode", "WAL", "wal")?;
@@ -117,7 +114,7 @@ fn set(
     value: &str,
     needed: &'static str,
 ) -> Result<(), OpenError> {
-    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    let sqlite = |source| OpenError::sqlite(path, source);
     conn.execute_batch(&format!("PRAGMA {pragma} = {value}")).map_err(sqlite)?;
     let found = read_back(conn, pragma).map_err(sqlite)?;
     if found != needed {
@@ -136,7 +133,7 @@ fn read_back(conn: &Connection, pragma: &str) -> rusqlite::Result<String> {
 }
 
 fn migrate(conn: &mut Connection, path: &Path) -> Result<(), OpenError> {
-    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+    let sqlite = |source| OpenError::sqlite(path, source);
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     loop {
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;

@@ -1,0 +1,141 @@
+//! Opening a store: what is refused, with what words, and what a fresh one looks like.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use windlass_core::store::{Batch, Reader, Store};
+use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
+use windlass_store_sqlite::{OpenError, SqliteStore};
+
+fn scratch() -> (TempDir, PathBuf) {
+    let dir = TempDir::new().expect("a directory");
+    let path = dir.path().join("data").join("jobs.db");
+    (dir, path)
+}
+
+fn refusal(path: &Path) -> OpenError {
+    SqliteStore::open(path).expect_err("it is refused")
+}
+
+fn enqueue(store: &mut SqliteStore, seq: u64) {
+    let id = BatchId { process: ProcessId(1), seq };
+    let mut batch = Batch::new(id, Policy::default());
+    batch.enqueues.push(NewJob::new(Kind::default(), Payload::null()));
+    store.commit(Wall::new(1), &batch).expect("it commits");
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("it exists").permissions().mode() & 0o777
+}
+
+#[test]
+fn a_fresh_store_belongs_to_its_owner_alone() {
+    let (_dir, path) = scratch();
+    let mut store = SqliteStore::open(&path).expect("it opens");
+    enqueue(&mut store, 1);
+    assert_eq!(mode(path.parent().expect("a directory")), 0o700);
+    for end in ["", "-wal", "-shm"] {
+        let mut file = path.clone().into_os_string();
+        file.push(end);
+        assert_eq!(mode(Path::new(&file)), 0o600, "{end}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_as_it_was() {
+    let (dir, _) = scratch();
+    let path = dir.path().join("notes.txt");
+    let text =
+        "these are notes, and no database at all; they are longer than a header is. ".repeat(9);
+    fs::write(&path, &text).expect("it is written");
+    let refused = refusal(&path);
+    assert!(matches!(refused, OpenError::Foreign { .. }), "{refused}");
+    assert!(refused.to_string().contains("give the path of another file"), "{refused}");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), text);
+}
+
+#[test]
+fn a_database_of_another_program_is_refused() {
+    let (dir, _) = scratch();
+    let path = dir.path().join("other.db");
+    Connection::open(&path)
+        .and_then(|conn| conn.execute_batch("CREATE TABLE theirs (x)"))
+        .expect("it is made");
+    let refused = refusal(&path);
+    assert!(matches!(refused, OpenError::Foreign { .. }), "{refused}");
+}
+
+#[test]
+fn a_store_of_a_newer_windlass_is_refused_and_left_as_it_was() {
+    let (_dir, path) = scratch();
+    drop(SqliteStore::open(&path).expect("it opens"));
+    let conn = Connection::open(&path).expect("it opens");
+    conn.pragma_update(None, "user_version", 99).expect("it is set");
+    drop(conn);
+    let refused = refusal(&path);
+    assert!(matches!(refused, OpenError::Newer { found: 99, known: 1, .. }), "{refused}");
+    assert!(refused.to_string().contains("newer Windlass"), "{refused}");
+}
+
+#[test]
+fn a_path_that_cannot_be_is_refused_by_name() {
+    let (dir, _) = scratch();
+    let file = dir.path().join("file");
+    fs::write(&file, "").expect("it is written");
+    for path in [file.join("jobs.db"), dir.path().to_path_buf()] {
+        let refused = refusal(&path).to_string();
+        assert!(refused.contains(&path.display().to_string()), "{refused}");
+    }
+}
+
+#[test]
+fn a_backup_under_load_is_a_store_of_its_own_and_overwrites_nothing() {
+    let (dir, path) = scratch();
+    let mut store = SqliteStore::open(&path).expect("it opens");
+    enqueue(&mut store, 1);
+    let to = dir.path().join("copy.db");
+    store.backup(&to).expect("it is copied");
+    enqueue(&mut store, 2);
+    assert_eq!(mode(&to), 0o600);
+    let copy = SqliteStore::open(&to).expect("the copy opens");
+    let jobs = copy.reader().and_then(|mut reader| reader.dump()).expect("it dumps").jobs;
+    assert_eq!((jobs.len(), copy.verify()), (1, Ok(Vec::new())));
+    let refused = store.backup(&to).expect_err("it exists");
+    assert!(refused.to_string().contains("copy.db"), "{refused}");
+}
+
+#[test]
+fn what_disagrees_is_found_and_mended() {
+    let (_dir, path) = scratch();
+    let mut store = SqliteStore::open(&path).expect("it opens");
+    enqueue(&mut store, 1);
+    let conn = Connection::open(&path).expect("it opens");
+    for (harm, word) in [
+        ("UPDATE counts SET queued = 7", "counters"),
+        ("INSERT INTO results (job, text) VALUES (99, '1')", "results"),
+        ("INSERT INTO keys VALUES ('k', 99, zeroblob(16), 0, NULL)", "key k"),
+        ("UPDATE meta SET value = 0", "next id"),
+    ] {
+        conn.execute_batch(harm).expect("the harm is done");
+        let found = store.verify().expect("it can be verified");
+        assert!(found.iter().any(|one| one.0.contains(word)), "{harm}: {found:?}");
+        store.repair().expect("it can be mended");
+        assert_eq!(store.verify(), Ok(Vec::new()), "{harm}");
+    }
+}
+
+#[test]
+fn another_process_is_noticed_and_our_own_commits_are_not() {
+    let (_dir, path) = scratch();
+    let mut ours = SqliteStore::open(&path).expect("it opens");
+    let mut theirs = SqliteStore::open(&path).expect("it opens twice");
+    assert_eq!(ours.changed(), Ok(false));
+    enqueue(&mut ours, 1);
+    assert_eq!(ours.changed(), Ok(false));
+    enqueue(&mut theirs, 1);
+    assert_eq!(ours.changed(), Ok(true));
+    assert_eq!(ours.changed(), Ok(false));
+}
