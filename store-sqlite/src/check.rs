@@ -14,7 +14,7 @@ impl SqliteStore {
     /// Recomputes counters, keys and indexes from the rows, and lists everything that disagrees.
     /// Empty is good. It reads the whole store.
     pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
-        let conn = self.another()?;
+        let conn = open::reader(self.path()).map_err(unopened)?;
         let mut found = integrity(&conn).map_err(|error| TxError::from(error).of_read())?;
         if !found.is_empty() {
             return Ok(found);
@@ -27,7 +27,7 @@ impl SqliteStore {
     /// Makes derived data agree with the rows again: counters are counted anew, indexes built
     /// anew, and what belongs to no job is removed. No job is touched.
     pub fn repair(&mut self) -> Result<(), StoreError> {
-        let mut conn = self.another()?;
+        let mut conn = open::writer(self.path()).map_err(unopened)?;
         mend(&mut conn).map_err(|error| TxError::from(error).of_read())
     }
 
@@ -59,10 +59,11 @@ impl SqliteStore {
         let dir = File::open(dir.unwrap_or(Path::new(".")));
         dir.and_then(|dir| dir.sync_all()).map_err(created)
     }
+}
 
-    fn another(&self) -> Result<Connection, StoreError> {
-        open::writer(self.path()).map_err(|error| StoreError::Busy(Cause::new(&error.to_string())))
-    }
+#[expect(clippy::needless_pass_by_value, reason = "it is mapped over errors")]
+fn unopened(error: OpenError) -> StoreError {
+    StoreError::Busy(Cause::new(&error.to_string()))
 }
 
 /// What SQLite itself finds: broken pages, indexes that do not match their table.

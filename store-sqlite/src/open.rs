@@ -32,12 +32,10 @@ pub(crate) fn writer(path: &Path) -> Result<Connection, OpenError> {
     create(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = connect(path, flags)?;
-    let sqlite = |source| OpenError::sqlite(path, source);
     refuse_foreign(&conn, path)?;
     prepare_writer(&conn, path)?;
     migrate(&mut conn, path)?;
     conn.set_prepared_statement_cache_capacity(128);
-    conn.execute_batch("PRAGMA optimize = 0x10002").map_err(sqlite)?;
     Ok(conn)
 }
 
