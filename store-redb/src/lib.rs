@@ -1,0 +1,39 @@
+//! The store on redb: jobs in one file of one process, durable to the last fsync.
+//!
+//! Tables find and keep rows; `windlass_core::apply` decides. Every commit is made in two phases
+//! with a sync each: when it returns, its pages and the switch to them are on disk. A second
+//! process is refused; for several on one file there is the SQLite store.
+//!
+//! ```
+//! use windlass_core::store::{Batch, Store};
+//! use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
+//! use windlass_store_redb::RedbStore;
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("jobs.redb");
+//! let mut store = RedbStore::open(&path)?;
+//! let mut batch = Batch::new(BatchId { process: ProcessId(1), seq: 1 }, Policy::default());
+//! batch.enqueues.push(NewJob::new(Kind::default(), Payload::null()));
+//! let outcomes = store.commit(Wall::new(0), &batch)?;
+//! assert_eq!(outcomes.enqueues[0].as_ref().map(|receipt| receipt.id.get()), Ok(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod check;
+mod error;
+mod names;
+mod open;
+mod reader;
+mod rows;
+mod slot;
+mod sorted;
+mod store;
+mod tables;
+mod tx;
+mod write;
+
+pub use error::OpenError;
+pub use reader::RedbReader;
+pub use store::RedbStore;

@@ -1,0 +1,220 @@
+//! Names and retry policies by number, remembered once they were looked up.
+//!
+//! Numbers never change, so what is remembered stays true, with one exception: numbers given out
+//! by a transaction that was rolled back. Then everything is forgotten.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use redb::{ReadableTable, WriteTransaction};
+use windlass_core::{Job, Kind, Millis, QueueName, RetryPolicy, Strategy};
+
+use crate::bytes::{Bytes, put, utf8};
+use crate::error::TxError;
+use crate::rows::{Numbers, bad};
+use crate::tables::{Access, Found, NAMES, NUMBERS};
+
+/// What was looked up so far.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) queues: Known<QueueName>,
+    pub(crate) kinds: Known<Kind>,
+    pub(crate) retries: Known<RetryPolicy>,
+    /// The names of the latest job with their numbers: most batches are of one queue and kind.
+    latest: Option<(QueueName, Kind, RetryPolicy, Numbers)>,
+}
+
+impl Names {
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The numbers of a job's names; they are written if they are new.
+    pub(crate) fn ensure(&mut self, txn: &WriteTransaction, job: &Job) -> Found<Numbers> {
+        if let Some((queue, kind, retry, numbers)) = &self.latest
+            && queue.same(&job.queue)
+            && kind.same(&job.kind)
+            && *retry == job.retry
+        {
+            return Ok(*numbers);
+        }
+        let numbers = Numbers {
+            queue: self.queues.ensure(txn, &job.queue)?,
+            kind: self.kinds.ensure(txn, &job.kind)?,
+            retry: self.retries.ensure(txn, &job.retry)?,
+        };
+        self.latest = Some((job.queue.clone(), job.kind.clone(), job.retry, numbers));
+        Ok(numbers)
+    }
+}
+
+/// Something that is written once and referred to by number.
+pub(crate) trait Name: Clone {
+    /// What sets its numbers apart from those of other things.
+    const TAG: u8;
+
+    fn bytes(&self) -> Cow<'_, [u8]>;
+
+    fn of(bytes: &[u8]) -> Found<Self>;
+}
+
+impl Name for QueueName {
+    const TAG: u8 = 0;
+
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.as_str().as_bytes())
+    }
+
+    fn of(bytes: &[u8]) -> Found<Self> {
+        Self::new(utf8(bytes)?).map_err(bad)
+    }
+}
+
+impl Name for Kind {
+    const TAG: u8 = 1;
+
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.as_str().as_bytes())
+    }
+
+    fn of(bytes: &[u8]) -> Found<Self> {
+        Self::new(utf8(bytes)?).map_err(bad)
+    }
+}
+
+impl Name for RetryPolicy {
+    const TAG: u8 = 2;
+
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        let (strategy, factor) = match self.strategy() {
+            Strategy::Fixed => (0, 0),
+            Strategy::Linear => (1, 0),
+            Strategy::Exponential { factor } => (2, factor),
+        };
+        let mut out = vec![strategy];
+        put(&mut out, factor.into());
+        put(&mut out, self.initial().get());
+        put(&mut out, self.cap().get());
+        put(&mut out, self.jitter().into());
+        Cow::Owned(out)
+    }
+
+    fn of(bytes: &[u8]) -> Found<Self> {
+        let mut bytes = Bytes(bytes);
+        let (strategy, factor) = (bytes.byte()?, bytes.small()?);
+        let (initial, cap) = (Millis::new(bytes.number()?), Millis::new(bytes.number()?));
+        let jitter = bytes.small()?;
+        bytes.end()?;
+        let strategy = match strategy {
+            0 => Strategy::Fixed,
+            1 => Strategy::Linear,
+            2 => Strategy::Exponential { factor },
+            other => return Err(TxError::BadRow(format!("{other} is no retry strategy"))),
+        };
+        Self::new(strategy, initial, cap, jitter).map_err(bad)
+    }
+}
+
+/// The names of one kind that were looked up so far.
+#[derive(Debug)]
+pub(crate) struct Known<T> {
+    names: BTreeMap<u32, T>,
+    numbers: BTreeMap<Box<[u8]>, u32>,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self { names: BTreeMap::new(), numbers: BTreeMap::new() }
+    }
+}
+
+impl<T: Name> Known<T> {
+    /// The name with this number, which exists.
+    pub(crate) fn name(&mut self, access: impl Access, number: u32) -> Found<T> {
+        if let Some(name) = self.names.get(&number) {
+            return Ok(name.clone());
+        }
+        let stored = access.open(NAMES)?;
+        let Some(bytes) = stored.get(&name_key::<T>(number))? else {
+            return Err(TxError::BadRow(format!("number {number} stands for no name")));
+        };
+        let name = T::of(bytes.value())?;
+        self.names.insert(number, name.clone());
+        Ok(name)
+    }
+
+    /// The number of a name, if it has one.
+    pub(crate) fn number(&mut self, access: impl Access, name: &T) -> Found<Option<u32>> {
+        let bytes = name.bytes();
+        if let Some(number) = self.numbers.get(&*bytes) {
+            return Ok(Some(*number));
+        }
+        let stored = access.open(NUMBERS)?;
+        let number = stored.get(tagged::<T>(&bytes).as_slice())?.map(|number| number.value());
+        if let Some(number) = number {
+            self.numbers.insert(bytes.into(), number);
+        }
+        Ok(number)
+    }
+
+    /// The number of a name; it is written if it is new.
+    pub(crate) fn ensure(&mut self, txn: &WriteTransaction, name: &T) -> Found<u32> {
+        if let Some(number) = self.number(txn, name)? {
+            return Ok(number);
+        }
+        let bytes = name.bytes();
+        let mut names = txn.open(NAMES)?;
+        let (first, last) = (name_key::<T>(0), name_key::<T>(u32::MAX));
+        let last = names.range::<&[u8; 5]>(&first..=&last)?.next_back().transpose()?;
+        let last = last.map(|(key, _)| {
+            let [_, a, b, c, d] = *key.value();
+            u32::from_be_bytes([a, b, c, d])
+        });
+        let number = match last {
+            None => 1,
+            Some(last) => last.checked_add(1).ok_or_else(|| bad("there are too many names"))?,
+        };
+        names.insert(&name_key::<T>(number), &*bytes)?;
+        txn.open(NUMBERS)?.insert(tagged::<T>(&bytes).as_slice(), number)?;
+        self.names.insert(number, name.clone());
+        self.numbers.insert(bytes.into(), number);
+        Ok(number)
+    }
+}
+
+fn name_key<T: Name>(number: u32) -> [u8; 5] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [T::TAG, a, b, c, d]
+}
+
+fn tagged<T: Name>(bytes: &[u8]) -> Vec<u8> {
+    [&[T::TAG], bytes].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{any, prop, prop_assert_eq, proptest};
+
+    proptest! {
+        #[test]
+        fn a_retry_policy_comes_back_as_it_went(
+            which in 0..3, factor in 1_000_u32..=100_000, initial in 0..1_000_000_u64,
+            cap in 0..1_000_000_000_u64, jitter in 0..=1_000_u32,
+        ) {
+            let strategy = match which {
+                0 => Strategy::Fixed,
+                1 => Strategy::Linear,
+                _ => Strategy::Exponential { factor },
+            };
+            let policy = RetryPolicy::new(strategy, Millis::new(initial), Millis::new(cap), jitter)
+                .expect("it is in bounds");
+            prop_assert_eq!(RetryPolicy::of(&policy.bytes()).expect("it is a policy"), policy);
+        }
+
+        #[test]
+        fn any_bytes_are_a_policy_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+            let _ = RetryPolicy::of(&bytes);
+        }
+    }
+}

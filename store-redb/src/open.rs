@@ -1,0 +1,205 @@
+//! Opening a database: for its owner alone, refused if it is not ours or newer than we are.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use redb::{
+    Builder, Database, DatabaseError, ReadableTable, StorageBackend, TableError, TableHandle,
+    WriteTransaction,
+};
+
+use crate::error::{OpenError, TxError};
+use crate::tables::{
+    APPLICATION, Access, Found, LAST_ID, META, SCHEMA, each_table, missing_table, table_names,
+};
+
+/// Written into every store of ours: "WDLS".
+const APPLICATION_ID: u64 = 0x5744_4c53;
+/// The steps of the schema. A step is never changed once it was released.
+const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 1] = [first];
+/// The newest schema known here.
+const KNOWN_SCHEMA: u64 = MIGRATIONS.len() as u64;
+/// How much memory pages may take, in bytes.
+const CACHE: usize = 128 * 1024 * 1024;
+
+type Opener = dyn Fn(&Builder) -> Result<Database, OpenError> + Send + Sync;
+
+/// How to open a database, again and again.
+pub(crate) struct Source {
+    /// Where it lies, or what it is called.
+    pub(crate) path: PathBuf,
+    open: Box<Opener>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.fmt(f)
+    }
+}
+
+impl Source {
+    /// A file; it is made if it does not exist.
+    pub(crate) fn file(path: &Path) -> Self {
+        let at = path.to_path_buf();
+        let open = move |builder: &Builder| {
+            create(&at, builder)?;
+            open_file(&at, builder)
+        };
+        Self { path: path.to_path_buf(), open: Box::new(open) }
+    }
+
+    /// Whatever `make` gives, called `name` in messages.
+    pub(crate) fn backend<B: StorageBackend>(
+        name: &str,
+        make: impl Fn() -> io::Result<B> + Send + Sync + 'static,
+    ) -> Self {
+        let path = PathBuf::from(name);
+        let at = path.clone();
+        let open = move |builder: &Builder| {
+            let backend = make().map_err(DatabaseError::from);
+            let opened = backend.and_then(|backend| builder.create_with_backend(backend));
+            opened.map_err(|error| OpenError::new(&at, error))
+        };
+        Self { path, open: Box::new(open) }
+    }
+
+    /// Opens it; an empty one is made a store.
+    pub(crate) fn open(&self) -> Result<Database, OpenError> {
+        let db = (self.open)(&builder())?;
+        migrate(&db, &self.path)?;
+        Ok(db)
+    }
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE);
+    builder
+}
+
+/// Makes a file that does not exist. It gets its name when it is a whole database, so that a crash
+/// on the way leaves no half of one there.
+fn create(path: &Path, builder: &Builder) -> Result<(), OpenError> {
+    let failed = |source| OpenError::Create { path: path.into(), source };
+    let dir = directory(path);
+    if !dir.exists() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+    }
+    if path.exists() {
+        return Ok(());
+    }
+    let new = path.with_added_extension(format!("new-{}", std::process::id()));
+    let made = new_file(&new).map_err(failed).and_then(|file| {
+        let db = builder.create_file(file).map_err(|error| OpenError::new(path, error))?;
+        migrate(&db, path)
+    });
+    // Somebody else may have been quicker: then theirs is the one.
+    let named = made.and_then(|()| match fs::hard_link(&new, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
+        _ => sync_dir(dir).map_err(failed),
+    });
+    let removed = fs::remove_file(&new);
+    named.and(removed.map_err(failed))
+}
+
+/// A file for its owner alone, which must not exist yet.
+pub(crate) fn new_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Makes the names in a directory durable.
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+pub(crate) fn directory(path: &Path) -> &Path {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    dir.unwrap_or(Path::new("."))
+}
+
+fn open_file(path: &Path, builder: &Builder) -> Result<Database, OpenError> {
+    let failed = |error: DatabaseError| OpenError::new(path, error);
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = file.map_err(|error| failed(error.into()))?;
+    builder.create_file(file).map_err(failed)
+}
+
+/// Opens a new database in a file that does not exist yet, for a copy.
+pub(crate) fn copy_target(path: &Path) -> Result<Database, OpenError> {
+    let file = new_file(path).map_err(|source| OpenError::Create { path: path.into(), source })?;
+    builder().create_file(file).map_err(|error| OpenError::new(path, error))
+}
+
+/// Brings the schema up to date, one transaction per step. An empty database becomes a store; one
+/// of another program is refused.
+fn migrate(db: &Database, path: &Path) -> Result<(), OpenError> {
+    let failed = |error: TxError| OpenError::new(path, error);
+    loop {
+        let mut txn = db.begin_write().map_err(|error| failed(error.into()))?;
+        txn.set_two_phase_commit(true);
+        let found = schema(&txn, path)?;
+        if found > KNOWN_SCHEMA {
+            return Err(OpenError::Newer { path: path.into(), found, known: KNOWN_SCHEMA });
+        }
+        let step = usize::try_from(found).ok().and_then(|at| MIGRATIONS.get(at));
+        let Some(step) = step else {
+            return txn.abort().map_err(|error| failed(error.into()));
+        };
+        step(&txn).map_err(failed)?;
+        let meta = txn.open(META).and_then(|mut meta| {
+            meta.insert(SCHEMA, found + 1)?;
+            Ok(())
+        });
+        meta.map_err(failed)?;
+        txn.commit().map_err(|error| failed(error.into()))?;
+    }
+}
+
+/// The schema of a database: 0 if it is empty.
+fn schema(txn: &WriteTransaction, path: &Path) -> Result<u64, OpenError> {
+    let failed = |error: TxError| OpenError::new(path, error);
+    let foreign = || {
+        let what = "it is a database of another program".into();
+        OpenError::Foreign { path: path.into(), what }
+    };
+    let names = table_names(txn).map_err(failed)?;
+    if names.is_empty() {
+        return Ok(0);
+    }
+    if !names.iter().any(|name| name == META.name()) {
+        return Err(foreign());
+    }
+    let meta = txn.open_table(META).map_err(|error| match error {
+        TableError::Storage(error) => failed(error.into()),
+        _ => foreign(),
+    })?;
+    let number = |key: &[u8]| {
+        let number = meta.get(key).map_err(|error| failed(error.into()))?;
+        Ok(number.map_or(0, |number| number.value()))
+    };
+    if number(APPLICATION)? != APPLICATION_ID {
+        return Err(foreign());
+    }
+    let missing = missing_table(&names).filter(|_| number(SCHEMA).is_ok_and(|n| n == KNOWN_SCHEMA));
+    match missing {
+        Some(name) => Err(failed(TxError::BadRow(format!("table {name} is missing")))),
+        None => number(SCHEMA),
+    }
+}
+
+/// The first schema: every table, empty.
+fn first(txn: &WriteTransaction) -> Found<()> {
+    macro_rules! make {
+        ($table:expr) => {
+            txn.open($table)?;
+        };
+    }
+    each_table!(make);
+    let mut meta = txn.open(META)?;
+    meta.insert(APPLICATION, APPLICATION_ID)?;
+    meta.insert(LAST_ID, 0)?;
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Every row comes back as it went, and damaged ones are refused.
+
+use proptest::prelude::*;
+use windlass_core::{Kind, Lease, QueueName, RetryPolicy};
+
+use super::*;
+
+fn job() -> impl Strategy<Value = Job> {
+    let words = (
+        1..=i64::MAX.unsigned_abs(),
+        -1_000_i16..=1_000,
+        any::<u32>(),
+        0..=1_000_u32,
+        any::<u64>(),
+        any::<u32>(),
+        1_000..=43_200_000_u64,
+        prop::option::of(1..=604_800_000_u64),
+    );
+    let instants = (any::<i64>(), any::<i64>(), any::<i64>(), prop::option::of(any::<i64>()));
+    (words, instants, states(), prop::option::of("[!-~]{1,40}")).prop_map(
+        |(words, (created, run, updated, started), state, key)| Job {
+            id: JobId::new(words.0).expect("it is an id"),
+            queue: QueueName::default(),
+            kind: Kind::default(),
+            priority: Priority::new(words.1).expect("it is in bounds"),
+            state,
+            attempts: words.2,
+            max_retries: MaxRetries::new(words.3).expect("it is in bounds"),
+            epoch: Epoch::new(words.4),
+            generation: words.5,
+            run_at: Wall::new(run),
+            timeout: words.7.map(|millis| JobTimeout::new(millis).expect("it is in bounds")),
+            visibility_timeout: LeaseLength::new(words.6).expect("it is in bounds"),
+            retry: retry(),
+            idempotency_key: key.map(|key| IdempotencyKey::new(&key).expect("it is a key")),
+            created_at: Wall::new(created),
+            updated_at: Wall::new(updated),
+            started_at: started.map(Wall::new),
+        },
+    )
+}
+
+fn retry() -> RetryPolicy {
+    let second = windlass_core::Millis::seconds(1);
+    RetryPolicy::new(windlass_core::Strategy::Fixed, second, second, 0).expect("it is in bounds")
+}
+
+fn states() -> impl Strategy<Value = State> {
+    let spent = prop::option::of(prop::sample::select(&Spent::ALL[..]));
+    (0..6, any::<i64>(), spent).prop_map(|(which, at, spent)| {
+        let at = Wall::new(at);
+        match which {
+            0 => State::Queued { ready: true, spent },
+            1 => State::Queued { ready: false, spent },
+            2 => State::Processing(lease(at)),
+            3 => State::Done { finished_at: at },
+            4 => State::Failed { finished_at: at, spent },
+            _ => State::Cancelled { finished_at: at, spent },
+        }
+    })
+}
+
+fn lease(until: Wall) -> Lease {
+    let worker = WorkerId::new("w").expect("it is a name");
+    Lease { worker, until, length: LeaseLength::DEFAULT }
+}
+
+fn excerpt() -> impl Strategy<Value = Option<Excerpt>> {
+    prop::option::of((".{0,40}", any::<bool>()).prop_map(|(text, cut)| Excerpt::stored(&text, cut)))
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut row = Vec::new();
+    write(&mut row);
+    row
+}
+
+/// A row reads back, but not if it is cut short, too long, or of another version.
+fn check<T: PartialEq + std::fmt::Debug>(
+    row: &[u8],
+    expected: &T,
+    whole: bool,
+    read: impl Fn(&[u8]) -> Found<T>,
+) -> Result<(), TestCaseError> {
+    prop_assert_eq!(&read(row).expect("the row is sound"), expected);
+    let mut other = row.to_vec();
+    other[0] = 9;
+    prop_assert!(read(&other).is_err(), "another version was read");
+    prop_assert!(read(&[]).is_err(), "an empty row was read");
+    if whole {
+        prop_assert!(read(&row[..row.len() - 1]).is_err(), "a row cut short was read");
+        other[0] = row[0];
+        other.push(0);
+        prop_assert!(read(&other).is_err(), "a row too long was read");
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn a_job_comes_back_as_it_went(job in job(), queue: u32, kind: u32, retry: u32) {
+        let numbers = Numbers { queue, kind, retry };
+        let row = written(|out| put_job(out, &job, numbers));
+        let found = job_row(&row).expect("the row is sound");
+        prop_assert_eq!(found.numbers, numbers);
+        prop_assert_eq!(found.view, job.state.view());
+        prop_assert_eq!(found.at, instant_of(&job));
+        if job.lease().is_none() {
+            prop_assert_eq!(state(&found), Some(job.state.clone()));
+        }
+        prop_assert_eq!(found.priority, job.priority);
+        prop_assert_eq!(found.attempts, job.attempts);
+        prop_assert_eq!(found.max_retries, job.max_retries);
+        prop_assert_eq!(found.epoch, job.epoch);
+        prop_assert_eq!(found.generation, job.generation);
+        prop_assert_eq!(found.visibility_timeout, job.visibility_timeout);
+        prop_assert_eq!(found.timeout, job.timeout);
+        prop_assert_eq!(found.created_at, job.created_at);
+        prop_assert_eq!(found.run_at, job.run_at);
+        prop_assert_eq!(found.updated_at, job.updated_at);
+        prop_assert_eq!(found.started_at, job.started_at);
+        prop_assert_eq!(&found.idempotency_key, &job.idempotency_key);
+        check(&row, &found, job.idempotency_key.is_none(), job_row)?;
+    }
+
+    #[test]
+    fn an_attempt_comes_back_as_it_went(
+        started: i64, ended: i64, outcome in prop::sample::select(&AttemptOutcome::ALL[..]),
+        exit_code: Option<i32>, error in excerpt(), stdout in excerpt(), stderr in excerpt(),
+    ) {
+        let (job, epoch) = (JobId::FIRST, Epoch::new(7));
+        let attempt = Attempt {
+            job,
+            epoch,
+            worker: WorkerId::new("w1").expect("it is a name"),
+            started_at: Wall::new(started),
+            ended_at: Wall::new(ended),
+            outcome,
+            error,
+            exit_code,
+            stdout,
+            stderr,
+        };
+        let row = written(|out| put_attempt(out, &attempt));
+        check(&row, &attempt, true, |row| super::attempt(job, epoch, row))?;
+    }
+
+    #[test]
+    fn a_key_a_worker_and_a_marker_come_back_as_they_went(
+        job in 1..=i64::MAX.unsigned_abs(), request: u128, at: i64, until: Option<i64>,
+        seq: u64, process: u64, pid: Option<u32>, host in ".{0,40}",
+        kind in prop::sample::select(&WorkerKind::ALL[..]),
+    ) {
+        let key = IdempotencyKey::new("k").expect("it is a key");
+        let record = KeyRecord {
+            key: key.clone(),
+            job: JobId::new(job).expect("it is an id"),
+            request: Fingerprint(request),
+            created_at: Wall::new(at),
+            orphan_until: until.map(Wall::new),
+        };
+        let row = written(|out| put_key(out, &record));
+        check(&row, &record, true, |row| key_record(key.clone(), row))?;
+
+        let id = WorkerId::new("w").expect("it is a name");
+        let worker = Worker { id: id.clone(), host: host.as_str().into(), pid, kind };
+        let seen = Seen { worker, first: Wall::new(at), last: Wall::new(at) };
+        let row = written(|out| put_worker(out, &seen));
+        check(&row, &seen, false, |row| super::worker(id.clone(), row))?;
+
+        let batch = BatchId { process: ProcessId(process), seq };
+        let marker = Marker { batch, at: Wall::new(at) };
+        let row = written(|out| put_marker(out, &marker));
+        check(&row, &marker, true, |row| super::marker(process, row))?;
+    }
+
+    #[test]
+    fn a_queue_and_its_counters_come_back_as_they_went(
+        paused: bool, most in prop::option::of(1..=1_000_000_u32), retry: Option<u32>,
+        millis in prop::option::of(1_000..=43_200_000_u64), counts: [u64; 6],
+        retries in prop::option::of(0..=1_000_u32),
+    ) {
+        let queue = QueueBytes {
+            paused,
+            max_queued: most.map(|most| MaxQueued::new(most.into()).expect("it is in bounds")),
+            concurrency: most.map(|most| MaxRunning::new(most).expect("it is in bounds")),
+            visibility_timeout: millis.map(|n| LeaseLength::new(n).expect("it is in bounds")),
+            max_retries: retries.map(|n| MaxRetries::new(n).expect("it is in bounds")),
+            timeout: millis.map(|n| JobTimeout::new(n).expect("it is in bounds")),
+            retry,
+        };
+        let row = written(|out| put_queue(out, &queue));
+        check(&row, &queue, true, super::queue)?;
+        let row = written(|out| put_counts(out, &counts));
+        check(&row, &Counts::new(counts), true, super::counts)?;
+    }
+
+    #[test]
+    fn a_holder_and_an_error_come_back_as_they_went(
+        name in "[a-z0-9]{1,40}", millis in 1_000..=43_200_000_u64, text in ".{0,40}", cut: bool,
+    ) {
+        let worker = WorkerId::new(&name).expect("it is a name");
+        let length = LeaseLength::new(millis).expect("it is in bounds");
+        let row = written(|out| put_holder(out, &worker, length));
+        check(&row, &(worker, length), false, |row| holder(row, None))?;
+        let error = Excerpt::stored(&text, cut);
+        let row = written(|out| put_error(out, &error));
+        check(&row, &error, false, super::error)?;
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(row in prop::collection::vec(any::<u8>(), 0..80)) {
+        let mut row = row;
+        if let Some(first) = row.first_mut() {
+            *first = VERSION;
+        }
+        let id = || WorkerId::new("w").expect("it is a name");
+        let key = IdempotencyKey::new("k").expect("it is a key");
+        let _ = job_row(&row);
+        let _ = attempt(JobId::FIRST, Epoch::NEVER, &row);
+        let _ = key_record(key, &row);
+        let _ = queue(&row);
+        let _ = counts(&row);
+        let _ = worker(id(), &row);
+        let _ = marker(1, &row);
+        let _ = holder(&row, None);
+        let _ = error(&row);
+    }
+}
+
+#[test]
+fn a_row_keeps_its_length_when_its_job_is_claimed_and_done() {
+    let now = Wall::new(1_700_000_000_000);
+    let later = Wall::new(now.get() + 86_400_000);
+    let mut job = Job {
+        id: JobId::FIRST,
+        queue: QueueName::default(),
+        kind: Kind::default(),
+        priority: Priority::DEFAULT,
+        state: State::Queued { ready: true, spent: None },
+        attempts: 0,
+        max_retries: MaxRetries::DEFAULT,
+        epoch: Epoch::NEVER,
+        generation: 0,
+        run_at: now,
+        timeout: None,
+        visibility_timeout: LeaseLength::DEFAULT,
+        retry: retry(),
+        idempotency_key: None,
+        created_at: now,
+        updated_at: now,
+        started_at: None,
+    };
+    let length = |job: &Job| written(|out| put_job(out, job, Numbers::default())).len();
+    let first = length(&job);
+    job.state = State::Processing(lease(later));
+    (job.attempts, job.epoch, job.started_at, job.updated_at) =
+        (1, Epoch::new(1), Some(later), later);
+    assert_eq!(length(&job), first);
+    job.state = State::Done { finished_at: later };
+    assert_eq!(length(&job), first);
+    assert!(first < 48, "a plain row takes {first} bytes");
+}

@@ -1,0 +1,166 @@
+//! The store: one write transaction per batch, committed in two phases and synced.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::{Durability, StorageBackend};
+use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
+use windlass_core::{BatchId, Wall, apply};
+
+use crate::error::{Class, OpenError, TxError};
+use crate::names::Names;
+use crate::open::Source;
+use crate::reader::RedbReader;
+use crate::slot::Slot;
+use crate::tx::{RedbTx, Rows};
+
+/// Jobs in a redb file, which belongs to one process at a time.
+///
+/// After an error of the disk nothing is committed and nothing is read until the store is
+/// [opened anew](Store::reopen). Want of space alone is put right without being asked.
+#[derive(Debug)]
+pub struct RedbStore {
+    pub(crate) source: Source,
+    pub(crate) slot: Arc<Slot>,
+    names: Names,
+}
+
+impl RedbStore {
+    /// Opens a store; the file and its directory are made if they do not exist.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::from(Source::file(path.as_ref()))
+    }
+
+    /// Opens a store on a storage of the caller's: `make` is called at each opening, and `name`
+    /// stands for its path in messages.
+    pub fn open_with<B: StorageBackend>(
+        name: &str,
+        make: impl Fn() -> io::Result<B> + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
+        Self::from(Source::backend(name, make))
+    }
+
+    fn from(source: Source) -> Result<Self, OpenError> {
+        let slot = Arc::new(Slot::default());
+        slot.fill(source.open()?);
+        Ok(Self { source, slot, names: Names::default() })
+    }
+
+    /// Where the store lies.
+    pub fn path(&self) -> &Path {
+        &self.source.path
+    }
+
+    fn run(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, Failure> {
+        let slot = Arc::clone(&self.slot);
+        let opened = slot.shared();
+        let db = opened.db().map_err(Failure::Closed)?;
+        let before = |error: TxError| Failure::Before(error);
+        let mut txn = db.begin_write().map_err(|error| before(error.into()))?;
+        // Quick repair saves with each commit which pages are in use, for some 64 KiB per GiB of
+        // file: after a crash the file opens at once, however large it is.
+        txn.set_quick_repair(true);
+        txn.set_two_phase_commit(true);
+        txn.set_durability(Durability::Immediate)
+            .map_err(|error| before(TxError::BadRow(error.to_string())))?;
+        let rows = Rows { access: &txn, names: &mut self.names };
+        let applied = apply(&mut RedbTx { rows, now }, batch);
+        let outcomes = match applied {
+            Ok(outcomes) if outcomes.wrote => outcomes,
+            Ok(outcomes) => {
+                // Nothing was written: nothing is to be made durable.
+                txn.abort().map_err(|error| before(error.into()))?;
+                return Ok(outcomes);
+            }
+            Err(error) => {
+                self.names.forget();
+                // If even this fails, the file is closed with the error that led here.
+                let _ = txn.abort();
+                return Err(before(error));
+            }
+        };
+        match txn.commit() {
+            Ok(()) => Ok(outcomes),
+            Err(error) => {
+                self.names.forget();
+                Err(Failure::During(error.into(), Box::new(outcomes)))
+            }
+        }
+    }
+
+    /// Closes the file after an error and says what can be said of the batch.
+    fn fail(&mut self, failure: Failure, batch: BatchId) -> Result<Outcomes, CommitError> {
+        let (error, outcomes) = match failure {
+            Failure::Closed(cause) => return Err(CommitError::Fatal { cause, outcomes: None }),
+            Failure::Before(error) => (error, None),
+            Failure::During(error, outcomes) => (error, Some(outcomes)),
+        };
+        let cause = self.slot.shared().note(&error);
+        self.slot.close(&error);
+        match error.class() {
+            Class::Corrupt => Err(CommitError::Corrupt(cause)),
+            Class::Fatal => Err(CommitError::Fatal { cause, outcomes }),
+            Class::Full => self.make_do(cause, outcomes, batch),
+        }
+    }
+
+    /// Goes on without space: redb itself refuses everything after a failed write until it is
+    /// opened anew, which shows also whether the batch was committed.
+    fn make_do(
+        &mut self,
+        cause: Cause,
+        outcomes: Option<Box<Outcomes>>,
+        batch: BatchId,
+    ) -> Result<Outcomes, CommitError> {
+        let committed = self.open_anew().ok().and_then(|()| self.look(batch).ok());
+        match (committed, outcomes) {
+            (Some(true), Some(outcomes)) => Ok(*outcomes),
+            (Some(_), _) => Err(CommitError::Full(cause)),
+            (None, outcomes) => Err(CommitError::Fatal { cause, outcomes }),
+        }
+    }
+
+    /// Opens the file anew. redb rolls back what was not committed and writes its header again, and
+    /// with it the choice of the committed state, which lies synced on the disk already.
+    fn open_anew(&mut self) -> Result<(), OpenError> {
+        self.names.forget();
+        self.slot.close(&TxError::BadRow("opening it anew failed".into()));
+        let mut db = self.source.open()?;
+        let failed = |error: redb::DatabaseError| OpenError::new(&self.source.path, error);
+        db.check_integrity().map_err(failed)?;
+        self.slot.fill(db);
+        Ok(())
+    }
+}
+
+/// A commit that did not come back.
+enum Failure {
+    /// The store was closed before.
+    Closed(Cause),
+    /// Before the commit: nothing was written.
+    Before(TxError),
+    /// In the commit: it may have been written.
+    During(TxError, Box<Outcomes>),
+}
+
+impl Store for RedbStore {
+    type Reader = RedbReader;
+
+    fn commit(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
+        self.run(now, batch).or_else(|failure| self.fail(failure, batch.id))
+    }
+
+    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+        let names = &mut self.names;
+        self.slot.read(|txn, _| Rows { access: txn, names }.marked(batch))
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        self.open_anew().map_err(|error| error.of_reopen())
+    }
+
+    fn reader(&self) -> Result<RedbReader, StoreError> {
+        Ok(RedbReader::new(Arc::clone(&self.slot)))
+    }
+}

@@ -1,0 +1,315 @@
+//! The tables and their keys. Keys are bytes that sort as what they stand for, so that each view
+//! is a table that is walked in its own order.
+//!
+//! The text of a job and its row lie apart: a row is rewritten with each step of its job, a text
+//! never. The holder of a lease stands in `leased`, beside the row, so that rows keep their length.
+
+use redb::{
+    Key, MultimapTableHandle, ReadOnlyTable, ReadTransaction, ReadableTable, Table,
+    TableDefinition, TableHandle, Value, WriteTransaction,
+};
+use windlass_core::store::{Cursor, LeaseCursor};
+use windlass_core::{Epoch, Job, JobId, Rank, View, Wall};
+
+use crate::error::TxError;
+
+pub(crate) type Found<T> = Result<T, TxError>;
+
+/// A text key or a row, as its bytes.
+type Raw = &'static [u8];
+
+/// What the store knows of itself: see the keys below.
+pub(crate) const META: TableDefinition<Raw, u64> = TableDefinition::new("meta");
+/// Job by id.
+pub(crate) const JOBS: TableDefinition<u64, Raw> = TableDefinition::new("jobs");
+/// Payload by job.
+pub(crate) const PAYLOADS: TableDefinition<u64, Raw> = TableDefinition::new("payloads");
+/// Result by job.
+pub(crate) const RESULTS: TableDefinition<u64, Raw> = TableDefinition::new("results");
+/// Progress by job.
+pub(crate) const PROGRESS: TableDefinition<u64, Raw> = TableDefinition::new("progress");
+/// Last error by job.
+pub(crate) const ERRORS: TableDefinition<u64, Raw> = TableDefinition::new("errors");
+/// Attempt by job and epoch.
+pub(crate) const ATTEMPTS: TableDefinition<&[u8; 16], Raw> = TableDefinition::new("attempts");
+/// Ready jobs by queue, kind and rank: claims seek here.
+pub(crate) const READY: TableDefinition<&[u8; 26], ()> = TableDefinition::new("ready");
+/// Ready jobs by queue and by when they fell due: lists, and how long the oldest has waited.
+pub(crate) const WAITING: TableDefinition<&[u8; 20], ()> = TableDefinition::new("waiting");
+/// Jobs not yet due, by when they are.
+pub(crate) const SCHEDULED: TimeTable = TableDefinition::new("scheduled");
+/// Leases by when they end, with their holder.
+pub(crate) const LEASED: TableDefinition<&[u8; 16], Raw> = TableDefinition::new("leased");
+/// Jobs done, by when they were.
+pub(crate) const DONE: TimeTable = TableDefinition::new("done");
+/// Dead-lettered jobs, by when they failed.
+pub(crate) const FAILED: TimeTable = TableDefinition::new("failed");
+/// Cancelled jobs, by when they were.
+pub(crate) const CANCELLED: TimeTable = TableDefinition::new("cancelled");
+/// Counters by queue and kind.
+pub(crate) const COUNTS: TableDefinition<&[u8; 8], Raw> = TableDefinition::new("counts");
+/// Idempotency keys.
+pub(crate) const KEYS: TableDefinition<Raw, Raw> = TableDefinition::new("keys");
+/// Keys whose job is gone, by when their window ends.
+pub(crate) const ORPHANS: TableDefinition<Raw, ()> = TableDefinition::new("orphans");
+/// Queue by number.
+pub(crate) const QUEUES: TableDefinition<u32, Raw> = TableDefinition::new("queues");
+/// The number of a name, behind its tag.
+pub(crate) const NUMBERS: TableDefinition<Raw, u32> = TableDefinition::new("numbers");
+/// The name with a number, behind its tag.
+pub(crate) const NAMES: TableDefinition<&[u8; 5], Raw> = TableDefinition::new("names");
+/// Worker by id.
+pub(crate) const WORKERS: TableDefinition<Raw, Raw> = TableDefinition::new("workers");
+/// Setting by name.
+pub(crate) const SETTINGS: TableDefinition<Raw, Raw> = TableDefinition::new("settings");
+/// The latest committed batch of each process: proof of a commit.
+pub(crate) const MARKERS: TableDefinition<u64, Raw> = TableDefinition::new("markers");
+
+/// Jobs by an instant.
+pub(crate) type TimeTable = TableDefinition<'static, &'static [u8; 16], ()>;
+
+/// Keys of [`META`].
+pub(crate) const APPLICATION: &[u8] = b"application";
+pub(crate) const SCHEMA: &[u8] = b"schema";
+pub(crate) const LAST_ID: &[u8] = b"last_id";
+
+/// Runs a macro for every table.
+macro_rules! each_table {
+    ($run:ident) => {
+        $crate::tables::each_table!(
+            $run, META, JOBS, PAYLOADS, RESULTS, PROGRESS, ERRORS, ATTEMPTS, READY, WAITING,
+            SCHEDULED, LEASED, DONE, FAILED, CANCELLED, COUNTS, KEYS, ORPHANS, QUEUES, NUMBERS,
+            NAMES, WORKERS, SETTINGS, MARKERS
+        )
+    };
+    ($run:ident, $($table:ident),*) => { $($run!($crate::tables::$table);)* };
+}
+pub(crate) use each_table;
+
+/// An open transaction: one that writes, or a snapshot.
+pub(crate) trait Access: Copy {
+    /// A table of it.
+    type Table<K: Key + 'static, V: Value + 'static>: ReadableTable<K, V>;
+
+    /// Opens a table.
+    fn open<K: Key + 'static, V: Value + 'static>(
+        self,
+        table: TableDefinition<'_, K, V>,
+    ) -> Found<Self::Table<K, V>>;
+}
+
+impl<'t> Access for &'t WriteTransaction {
+    type Table<K: Key + 'static, V: Value + 'static> = Table<'t, K, V>;
+
+    fn open<K: Key + 'static, V: Value + 'static>(
+        self,
+        table: TableDefinition<'_, K, V>,
+    ) -> Found<Table<'t, K, V>> {
+        Ok(self.open_table(table)?)
+    }
+}
+
+impl Access for &ReadTransaction {
+    type Table<K: Key + 'static, V: Value + 'static> = ReadOnlyTable<K, V>;
+
+    fn open<K: Key + 'static, V: Value + 'static>(
+        self,
+        table: TableDefinition<'_, K, V>,
+    ) -> Found<ReadOnlyTable<K, V>> {
+        Ok(self.open_table(table)?)
+    }
+}
+
+/// The names of all tables of a file.
+pub(crate) fn table_names(txn: &WriteTransaction) -> Found<Vec<String>> {
+    let names = txn.list_tables()?.map(|table| table.name().to_string());
+    let more = txn.list_multimap_tables()?.map(|table| table.name().to_string());
+    Ok(names.chain(more).collect())
+}
+
+/// A table of ours that is not among these.
+pub(crate) fn missing_table(names: &[String]) -> Option<String> {
+    let mut missing = None;
+    macro_rules! look {
+        ($table:expr) => {
+            let name = $table.name();
+            if !names.iter().any(|other| other == name) {
+                missing.get_or_insert_with(|| name.to_string());
+            }
+        };
+    }
+    each_table!(look);
+    missing
+}
+
+/// The table of jobs in this view by their instant, if that is all it holds.
+pub(crate) fn time_table(view: View) -> Option<TimeTable> {
+    match view {
+        View::Scheduled => Some(SCHEDULED),
+        View::Done => Some(DONE),
+        View::Failed => Some(FAILED),
+        View::Cancelled => Some(CANCELLED),
+        View::Queued | View::Processing => None,
+    }
+}
+
+// Keys.
+
+/// A key that sorts as (instant, id) do.
+pub(crate) fn time_key(at: Wall, id: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&sortable(at));
+    key[8..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+/// The place that a key by time stands for.
+pub(crate) fn time_place(key: &[u8; 16]) -> Found<Cursor> {
+    let (at, id) = halves(key);
+    Ok(Cursor { at: instant(at), id: job_id(u64::from_be_bytes(id))? })
+}
+
+pub(crate) fn cursor_key(cursor: Cursor) -> [u8; 16] {
+    time_key(cursor.at, cursor.id.get())
+}
+
+pub(crate) fn lease_key(cursor: LeaseCursor) -> [u8; 16] {
+    time_key(cursor.until, cursor.id.get())
+}
+
+/// A key that sorts as (queue, kind, rank) do.
+pub(crate) fn ready_key(queue: u32, kind: u32, rank: Rank) -> [u8; 26] {
+    let mut key = [0; 26];
+    key[..8].copy_from_slice(&pair_key(queue, kind));
+    // The highest priority comes first.
+    let turned = i16::MAX.wrapping_sub(rank.priority.get()).cast_unsigned();
+    key[8..10].copy_from_slice(&turned.to_be_bytes());
+    key[10..].copy_from_slice(&time_key(rank.run_at, rank.id.get()));
+    key
+}
+
+/// The keys before and behind all ready jobs of a queue and kind.
+pub(crate) fn ready_bounds(queue: u32, kind: u32) -> ([u8; 26], [u8; 26]) {
+    let (mut first, mut last) = ([0; 26], [0xff; 26]);
+    first[..8].copy_from_slice(&pair_key(queue, kind));
+    last[..8].copy_from_slice(&pair_key(queue, kind));
+    (first, last)
+}
+
+/// The id at the end of a ready key.
+pub(crate) fn ready_id(key: &[u8; 26]) -> u64 {
+    let mut id = [0; 8];
+    id.copy_from_slice(&key[18..]);
+    u64::from_be_bytes(id)
+}
+
+/// A key that sorts as (queue, when it fell due, id) do.
+pub(crate) fn waiting_key(queue: u32, at: Wall, id: u64) -> [u8; 20] {
+    let mut key = [0; 20];
+    key[..4].copy_from_slice(&queue.to_be_bytes());
+    key[4..].copy_from_slice(&time_key(at, id));
+    key
+}
+
+pub(crate) fn waiting_place(key: &[u8; 20]) -> Found<Cursor> {
+    let mut place = [0; 16];
+    place.copy_from_slice(&key[4..]);
+    time_place(&place)
+}
+
+/// A key that sorts as (queue, kind) do.
+pub(crate) fn pair_key(queue: u32, kind: u32) -> [u8; 8] {
+    let mut key = [0; 8];
+    key[..4].copy_from_slice(&queue.to_be_bytes());
+    key[4..].copy_from_slice(&kind.to_be_bytes());
+    key
+}
+
+pub(crate) fn pair(key: [u8; 8]) -> (u32, u32) {
+    let number = |at: usize| u32::from_be_bytes([key[at], key[at + 1], key[at + 2], key[at + 3]]);
+    (number(0), number(4))
+}
+
+/// A key that sorts as (job, epoch) do.
+pub(crate) fn attempt_key(job: JobId, epoch: Epoch) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&job.get().to_be_bytes());
+    key[8..].copy_from_slice(&epoch.get().to_be_bytes());
+    key
+}
+
+pub(crate) fn attempt_place(key: &[u8; 16]) -> Found<(JobId, Epoch)> {
+    let (job, epoch) = halves(key);
+    Ok((job_id(u64::from_be_bytes(job))?, Epoch::new(u64::from_be_bytes(epoch))))
+}
+
+/// A key that sorts as (end of the window, idempotency key) do.
+pub(crate) fn orphan_key(until: Wall, key: &[u8]) -> Vec<u8> {
+    [&sortable(until), key].concat()
+}
+
+/// The instant a job is ordered by in its view.
+pub(crate) fn instant_of(job: &Job) -> Wall {
+    let lease = job.lease().map(|lease| lease.until);
+    lease.or(job.finished_at()).unwrap_or(job.run_at)
+}
+
+pub(crate) fn job_id(number: u64) -> Found<JobId> {
+    JobId::new(number).ok_or_else(|| TxError::BadRow(format!("{number} is no job id")))
+}
+
+fn sortable(at: Wall) -> [u8; 8] {
+    (at.get().cast_unsigned() ^ (1 << 63)).to_be_bytes()
+}
+
+fn instant(bytes: [u8; 8]) -> Wall {
+    Wall::new((u64::from_be_bytes(bytes) ^ (1 << 63)).cast_signed())
+}
+
+fn halves(key: &[u8; 16]) -> ([u8; 8], [u8; 8]) {
+    let (mut a, mut b) = ([0; 8], [0; 8]);
+    a.copy_from_slice(&key[..8]);
+    b.copy_from_slice(&key[8..]);
+    (a, b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use windlass_core::Priority;
+
+    fn rank(priority: i16, at: i64, id: u64) -> Rank {
+        let priority = Priority::new(priority).expect("it is in bounds");
+        Rank { priority, run_at: Wall::new(at), id: JobId::new(id).expect("it is an id") }
+    }
+
+    proptest! {
+        #[test]
+        fn keys_sort_as_what_they_stand_for(
+            a in (any::<u32>(), any::<u32>(), -1_000_i16..=1_000, any::<i64>(), 1..=1_u64 << 62),
+            b in (any::<u32>(), any::<u32>(), -1_000_i16..=1_000, any::<i64>(), 1..=1_u64 << 62),
+        ) {
+            let ready = |(queue, kind, priority, at, id)| {
+                let rank = rank(priority, at, id);
+                ((queue, kind, rank), ready_key(queue, kind, rank))
+            };
+            let ((a_place, a_key), (b_place, b_key)) = (ready(a), ready(b));
+            prop_assert_eq!(a_place.cmp(&b_place), a_key.cmp(&b_key));
+            let time = |(_, _, _, at, id)| time_key(Wall::new(at), id);
+            prop_assert_eq!((a.3, a.4).cmp(&(b.3, b.4)), time(a).cmp(&time(b)));
+            let place = time_place(&time(a)).expect("it is a place");
+            prop_assert_eq!((place.at.get(), place.id.get()), (a.3, a.4));
+            prop_assert_eq!(ready_id(&a_key), a.4);
+            let (first, last) = ready_bounds(a.0, a.1);
+            prop_assert!(first < a_key && a_key <= last);
+        }
+    }
+
+    #[test]
+    fn a_key_with_an_impossible_id_is_refused() {
+        assert!(time_place(&[0; 16]).is_err());
+        assert!(time_place(&[0xff; 16]).is_err());
+        assert!(attempt_place(&[0; 16]).is_err());
+    }
+}

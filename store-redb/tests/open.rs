@@ -1,0 +1,243 @@
+//! Opening, copying, checking and mending: what is refused, with which words, and what is put
+//! right.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
+use tempfile::TempDir;
+use windlass_core::store::{Batch, ClaimFor, Reader, Store, Taker};
+use windlass_core::{
+    BatchId, Demand, Fingerprint, Idempotency, IdempotencyKey, Kind, NewJob, Payload, Policy,
+    ProcessId, Wall, WorkerId,
+};
+use windlass_store_redb::{OpenError, RedbStore};
+
+fn dir() -> TempDir {
+    TempDir::new().expect("a directory")
+}
+
+fn open(path: &Path) -> RedbStore {
+    RedbStore::open(path).expect("the store opens")
+}
+
+fn refused(path: &Path) -> OpenError {
+    RedbStore::open(path).expect_err("the file is refused")
+}
+
+/// A store with jobs that wait, run and have keys.
+fn filled(path: &Path) -> RedbStore {
+    let mut store = open(path);
+    commit(&mut store, 1, |batch| {
+        for at in 0..20 {
+            let mut new = NewJob::new(Kind::default(), Payload::null());
+            let key = IdempotencyKey::new(&format!("key-{at}")).expect("it is a key");
+            new.idempotency = Some(Idempotency { key, payload: Fingerprint(at) });
+            batch.enqueues.push(new);
+        }
+        let worker = WorkerId::new("w1").expect("it is a name");
+        let takers = vec![Taker { worker, max: 5, length: None }];
+        batch.claims.push(ClaimFor { demand: Demand::ALL, takers });
+    });
+    store
+}
+
+fn commit(store: &mut RedbStore, seq: u64, fill: impl FnOnce(&mut Batch)) {
+    let id = BatchId { process: ProcessId(1), seq };
+    let mut batch = Batch::new(id, Policy::default());
+    fill(&mut batch);
+    store.commit(Wall::new(1_000), &batch).expect("the store is well");
+}
+
+fn dump(store: &RedbStore) -> String {
+    let dump = store.reader().and_then(|mut reader| reader.dump());
+    dump.expect("it can be read").to_string()
+}
+
+#[test]
+fn a_second_opener_is_refused_until_the_first_is_gone() {
+    let dir = dir();
+    let path = dir.path().join("jobs.redb");
+    let first = open(&path);
+    let error = refused(&path);
+    assert!(matches!(error, OpenError::Locked { .. }), "{error:?}");
+    assert!(error.to_string().contains("another process"), "{error}");
+    drop(first);
+    open(&path);
+}
+
+#[test]
+fn a_reader_left_behind_does_not_keep_the_file_from_being_opened_anew() {
+    let dir = dir();
+    let mut store = filled(&dir.path().join("jobs.redb"));
+    let mut reader = store.reader().expect("it is open");
+    let before = reader.dump().expect("it can be read");
+    store.reopen().expect("it opens anew");
+    assert_eq!(reader.dump().expect("it can still be read"), before);
+    assert_eq!(store.verify(), Ok(Vec::new()));
+}
+
+#[test]
+fn a_new_directory_and_file_are_for_their_owner_alone() {
+    let dir = dir();
+    let path = dir.path().join("data").join("jobs.redb");
+    drop(open(&path));
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(path.parent().expect("it has one")), 0o700);
+    let files = fs::read_dir(path.parent().expect("it has one")).expect("it can be listed");
+    assert_eq!(files.count(), 1, "nothing else is left there");
+}
+
+#[test]
+fn files_that_are_not_ours_are_refused_and_left_as_they_are() {
+    let dir = dir();
+    let text = dir.path().join("notes.txt");
+    fs::write(&text, "These are notes, and no database.").expect("it can be written");
+    assert!(matches!(refused(&text), OpenError::Foreign { .. }));
+    assert_eq!(fs::read(&text).expect("it is there"), b"These are notes, and no database.");
+
+    for name in ["other", "meta"] {
+        let path = dir.path().join(format!("{name}.redb"));
+        tamper(&path, |txn| {
+            let table: TableDefinition<'_, u64, u64> = TableDefinition::new(name);
+            txn.open_table(table).expect("it opens").insert(1, 2).expect("it is put");
+        });
+        let error = refused(&path);
+        assert!(error.to_string().contains("another program"), "{error}");
+    }
+    assert!(matches!(refused(dir.path()), OpenError::Redb { .. }));
+}
+
+/// Changes a file behind the store's back.
+fn tamper(path: &Path, change: impl FnOnce(&WriteTransaction)) {
+    let db = Database::create(path).expect("it opens");
+    let txn = db.begin_write().expect("nobody else writes");
+    change(&txn);
+    txn.commit().expect("it is committed");
+}
+
+const META: TableDefinition<'_, &[u8], u64> = TableDefinition::new("meta");
+const JOBS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("jobs");
+const PAYLOADS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("payloads");
+const READY: TableDefinition<'_, &[u8; 26], ()> = TableDefinition::new("ready");
+const LEASED: TableDefinition<'_, &[u8; 16], &[u8]> = TableDefinition::new("leased");
+const DONE: TableDefinition<'_, &[u8; 16], ()> = TableDefinition::new("done");
+const COUNTS: TableDefinition<'_, &[u8; 8], &[u8]> = TableDefinition::new("counts");
+const KEYS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("keys");
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let dir = dir();
+    let path = dir.path().join("jobs.redb");
+    drop(filled(&path));
+    tamper(&path, |txn| {
+        txn.open_table(META).expect("it opens").insert(&b"schema"[..], 7).expect("it is put");
+    });
+    let error = refused(&path);
+    assert!(matches!(error, OpenError::Newer { found: 7, .. }), "{error:?}");
+    assert!(error.to_string().contains("newer Windlass"), "{error}");
+}
+
+#[test]
+fn a_missing_table_is_corruption() {
+    let dir = dir();
+    let path = dir.path().join("jobs.redb");
+    drop(filled(&path));
+    tamper(&path, |txn| assert!(txn.delete_table(READY).expect("it goes")));
+    let error = refused(&path);
+    assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");
+    assert!(error.to_string().contains("ready"), "{error}");
+}
+
+#[test]
+fn a_copy_is_as_the_store_was_and_overwrites_nothing() {
+    let dir = dir();
+    let mut store = filled(&dir.path().join("jobs.redb"));
+    let before = dump(&store);
+    let copy = dir.path().join("copy.redb");
+    store.backup(&copy).expect("it is copied");
+    commit(&mut store, 2, |batch| {
+        batch.enqueues.push(NewJob::new(Kind::default(), Payload::null()));
+    });
+    let again = store.backup(&copy).expect_err("it is there already");
+    assert!(matches!(again, OpenError::Create { .. }), "{again:?}");
+    assert_eq!(fs::metadata(&copy).expect("it is there").permissions().mode() & 0o777, 0o600);
+    let copied = open(&copy);
+    assert_eq!(dump(&copied), before);
+    assert_eq!(copied.verify(), Ok(Vec::new()));
+    assert_ne!(dump(&store), before, "the store went on meanwhile");
+}
+
+/// Damages a store, and checks that the damage is found and put right.
+fn check_mended(what: &str, damage: impl FnOnce(&WriteTransaction)) {
+    let dir = dir();
+    let path = dir.path().join("jobs.redb");
+    let before = dump(&filled(&path));
+    tamper(&path, damage);
+    let mut store = open(&path);
+    let found = store.verify();
+    assert!(!matches!(&found, Ok(found) if found.is_empty()), "{what} was not found");
+    store.repair().unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(store.verify(), Ok(Vec::new()), "{what}");
+    let jobs = |dump: &str| dump.lines().filter(|line| line.starts_with("job")).count();
+    assert_eq!(jobs(&dump(&store)), jobs(&before), "{what}");
+}
+
+#[test]
+fn damage_to_what_is_derived_from_rows_is_found_and_mended() {
+    check_mended("a ready job that is not indexed", |txn| {
+        let mut ready = txn.open_table(READY).expect("it opens");
+        ready.pop_first().expect("it goes").expect("there is one");
+    });
+    check_mended("a stray key", |txn| {
+        let mut done = txn.open_table(DONE).expect("it opens");
+        done.insert(&[0x80; 16], ()).expect("it is put");
+    });
+    check_mended("a lost counter", |txn| {
+        let mut counts = txn.open_table(COUNTS).expect("it opens");
+        counts.pop_first().expect("it goes").expect("there is one");
+    });
+    check_mended("a lost idempotency key", |txn| {
+        let mut keys = txn.open_table(KEYS).expect("it opens");
+        keys.pop_first().expect("it goes").expect("there is one");
+    });
+    check_mended("a payload of no job", |txn| {
+        let mut payloads = txn.open_table(PAYLOADS).expect("it opens");
+        payloads.insert(99, &b"null"[..]).expect("it is put");
+    });
+    check_mended("a lease that nobody holds", |txn| {
+        let mut leased = txn.open_table(LEASED).expect("it opens");
+        leased.pop_first().expect("it goes").expect("there is one");
+    });
+    check_mended("an id given out that is not remembered", |txn| {
+        let mut meta = txn.open_table(META).expect("it opens");
+        meta.insert(&b"last_id"[..], 3).expect("it is put");
+    });
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_corruption_and_no_panic() {
+    for row in [&b""[..], &[9], &[1], &[1, 0xff, 0xff], &[1; 200]] {
+        let dir = dir();
+        let path = dir.path().join("jobs.redb");
+        drop(filled(&path));
+        tamper(&path, |txn| {
+            let mut jobs = txn.open_table(JOBS).expect("it opens");
+            assert!(jobs.get(7).expect("it can be read").is_some());
+            jobs.insert(7, row).expect("it is put");
+        });
+        let mut store = open(&path);
+        let read = store.reader().and_then(|mut reader| reader.dump());
+        let error = read.expect_err("the row is no job").to_string();
+        assert!(error.contains("corrupt"), "{error}");
+        let id = BatchId { process: ProcessId(1), seq: 9 };
+        let mut batch = Batch::new(id, Policy::default());
+        let worker = WorkerId::new("w1").expect("it is a name");
+        let takers = vec![Taker { worker, max: 20, length: None }];
+        batch.claims.push(ClaimFor { demand: Demand::ALL, takers });
+        let error = store.commit(Wall::new(1_000), &batch).expect_err("the row is no job");
+        assert!(error.to_string().contains("corrupt"), "{error}");
+    }
+}
