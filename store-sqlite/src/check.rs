@@ -52,7 +52,7 @@ impl SqliteStore {
             path: to.into(),
             what: "its name is no UTF-8".into(),
         })?;
-        let conn = open::writer(self.path())?;
+        let conn = open::writer(&self.place)?;
         conn.execute("VACUUM INTO ?1", [name]).map_err(sqlite)?;
         File::open(to).and_then(|file| file.sync_all()).map_err(created)?;
         let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty());
@@ -61,7 +61,7 @@ impl SqliteStore {
     }
 
     fn another(&self) -> Result<Connection, StoreError> {
-        open::writer(self.path()).map_err(|error| StoreError::Busy(Cause::new(&error.to_string())))
+        open::writer(&self.place).map_err(|error| StoreError::Busy(Cause::new(&error.to_string())))
     }
 }
 

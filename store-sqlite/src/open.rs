@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -23,15 +23,24 @@ const WAL_KEPT: i64 = 64 * 1024 * 1024;
 /// How many pages of WAL there may be before they are moved into the database.
 const WAL_PAGES: i64 = 4_000;
 
+/// Where a database lies, and through which file system layer of SQLite's it is reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) path: PathBuf,
+    /// The default one if not set.
+    pub(crate) vfs: Option<String>,
+}
+
 /// Opens the connection that writes; the file is made if it does not exist.
-pub(crate) fn writer(path: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn writer(place: &Place) -> Result<Connection, OpenError> {
+    let path = &place.path;
     if rusqlite::version_number() < NEEDED_LIBRARY.0 {
         let (found, needed) = (rusqlite::version(), NEEDED_LIBRARY.1);
         return Err(OpenError::Library { found, needed });
     }
     create(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut conn = connect(path, flags)?;
+    let mut conn = connect(place, flags)?;
     let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
     refuse_foreign(&conn, path)?;
     prepare_writer(&conn, path)?;
@@ -42,17 +51,22 @@ pub(crate) fn writer(path: &Path) -> Result<Connection, OpenError> {
 }
 
 /// Opens a connection that only reads.
-pub(crate) fn reader(path: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn reader(place: &Place) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = connect(path, flags)?;
+    let conn = connect(place, flags)?;
     conn.set_prepared_statement_cache_capacity(64);
-    set(&conn, path, "query_only", "1", "1")?;
+    set(&conn, &place.path, "query_only", "1", "1")?;
     Ok(conn)
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
+fn connect(place: &Place, flags: OpenFlags) -> Result<Connection, OpenError> {
+    let path = &place.path;
     let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
-    let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    let conn = match &place.vfs {
+        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs.as_str()),
+        None => Connection::open_with_flags(path, flags),
+    };
+    let conn = conn.map_err(sqlite)?;
     conn.busy_timeout(BUSY).map_err(sqlite)?;
     set(&conn, path, "trusted_schema", "0", "0")?;
     set(&conn, path, "temp_store", "MEMORY", "2")?;

@@ -1,6 +1,6 @@
 //! The store: one connection that writes, one transaction per batch.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -9,7 +9,7 @@ use windlass_core::{BatchId, Millis, Wall, apply};
 
 use crate::error::{OpenError, TxError};
 use crate::names::Names;
-use crate::open;
+use crate::open::{self, Place};
 use crate::reader::{Pool, SqliteReader};
 use crate::tx::SqliteTx;
 
@@ -19,7 +19,7 @@ const CHANGE_CHECK: Millis = Millis::new(100);
 /// Jobs in a SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
-    path: PathBuf,
+    pub(crate) place: Place,
     /// None while the store is broken and not opened anew.
     conn: Option<Connection>,
     names: Names,
@@ -30,15 +30,24 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens a store; the file and its directory are made if they do not exist.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let path = path.as_ref().to_path_buf();
-        let conn = open::writer(&path)?;
-        let pool = Pool::new(path.clone());
-        Ok(Self { path, conn: Some(conn), names: Names::default(), pool, seen: None })
+        Self::open_at(Place { path: path.as_ref().into(), vfs: None })
+    }
+
+    /// Opens a store through a VFS that was registered with SQLite under this name, for the writer
+    /// and the readers alike: for tests, and for special file systems.
+    pub fn open_with_vfs(path: impl AsRef<Path>, vfs: &str) -> Result<Self, OpenError> {
+        Self::open_at(Place { path: path.as_ref().into(), vfs: Some(vfs.into()) })
+    }
+
+    fn open_at(place: Place) -> Result<Self, OpenError> {
+        let conn = open::writer(&place)?;
+        let pool = Pool::new(place.clone());
+        Ok(Self { place, conn: Some(conn), names: Names::default(), pool, seen: None })
     }
 
     /// Where the store lies.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.place.path
     }
 
     fn run(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
@@ -100,8 +109,8 @@ impl SqliteStore {
         self.conn = None;
         self.pool.clear();
         self.names.forget();
-        let conn = open::writer(&self.path)?;
-        let sqlite = |source| OpenError::Sqlite { path: self.path.clone(), source };
+        let conn = open::writer(&self.place)?;
+        let sqlite = |source| OpenError::Sqlite { path: self.place.path.clone(), source };
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         let busy: i64 = conn.query_row(checkpoint, [], |row| row.get(0)).map_err(sqlite)?;
         if busy != 0 {
