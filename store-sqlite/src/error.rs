@@ -142,10 +142,12 @@ impl TxError {
     }
 
     /// The class of an error of the commit itself; `undone` says that the transaction was still
-    /// open afterwards, and could be rolled back.
+    /// open afterwards, and could be rolled back. For want of space a commit fails at a write,
+    /// before its last record is complete, and SQLite itself rolls it back.
     pub(crate) fn of_commit(&self, undone: bool, outcomes: Outcomes) -> CommitError {
         match self.class() {
-            Class::Busy | Class::Full if undone => self.before_commit(),
+            Class::Busy if undone => self.before_commit(),
+            Class::Full => self.before_commit(),
             Class::Corrupt => CommitError::Corrupt(self.cause()),
             _ => {
                 let outcomes = Some(Box::new(outcomes));
