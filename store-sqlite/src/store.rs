@@ -20,10 +20,12 @@ const CHANGE_CHECK: Millis = Millis::new(100);
 #[derive(Debug)]
 pub struct SqliteStore {
     pub(crate) place: Place,
+    /// Above the writer, so that it is closed before: the last to go leaves no log behind, and a
+    /// reader cannot move it.
+    pool: Arc<Pool>,
     /// None while the store is broken and not opened anew.
     conn: Option<Connection>,
     names: Names,
-    pool: Arc<Pool>,
     seen: Option<i64>,
 }
 
