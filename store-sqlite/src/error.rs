@@ -64,6 +64,15 @@ pub enum OpenError {
         /// What it must be.
         needed: &'static str,
     },
+    /// The whole log has to be moved into the database once more, by one who is alone.
+    #[error(
+        "{path} failed while others have it open; end the other processes that use it: \
+         what was written last can be made safe only by one who is alone"
+    )]
+    NotAlone {
+        /// Which.
+        path: PathBuf,
+    },
     /// SQLite refused.
     #[error("cannot open {path}: {}", hint(source))]
     Sqlite {
@@ -120,7 +129,12 @@ impl TxError {
         }
     }
 
-    fn cause(&self) -> Cause {
+    /// Whether the same may work later, on the same connection.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self.class(), Class::Busy | Class::Full)
+    }
+
+    pub(crate) fn cause(&self) -> Cause {
         match self {
             Self::Sqlite(rusqlite::Error::SqliteFailure(code, message)) => {
                 let text = message.as_deref().unwrap_or("no message");

@@ -20,8 +20,6 @@ const NEEDED_LIBRARY: (i32, &str) = (3_051_003, "3.51.3");
 const BUSY: Duration = Duration::from_secs(5);
 /// How large the WAL may stay after a burst, in bytes.
 const WAL_KEPT: i64 = 64 * 1024 * 1024;
-/// How many pages of WAL there may be before they are moved into the database.
-const WAL_PAGES: i64 = 4_000;
 
 /// Where a database lies, and through which file system layer of SQLite's it is reached.
 #[derive(Debug, Clone)]
@@ -31,14 +29,18 @@ pub(crate) struct Place {
     pub(crate) vfs: Option<String>,
 }
 
-/// Opens the connection that writes; the file is made if it does not exist.
-pub(crate) fn writer(place: &Place) -> Result<Connection, OpenError> {
-    let path = &place.path;
+/// Makes the file if it does not exist.
+pub(crate) fn make(place: &Place) -> Result<(), OpenError> {
     if rusqlite::version_number() < NEEDED_LIBRARY.0 {
         let (found, needed) = (rusqlite::version(), NEEDED_LIBRARY.1);
         return Err(OpenError::Library { found, needed });
     }
-    create(path)?;
+    create(&place.path)
+}
+
+/// Opens the connection that writes to a file that exists.
+pub(crate) fn writer(place: &Place) -> Result<Connection, OpenError> {
+    let path = &place.path;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = connect(place, flags)?;
     let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
@@ -59,15 +61,31 @@ pub(crate) fn reader(place: &Place) -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
-fn connect(place: &Place, flags: OpenFlags) -> Result<Connection, OpenError> {
-    let path = &place.path;
-    let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
+/// Opens a connection beside which there is no other. It takes no notice of shared memory.
+pub(crate) fn alone(place: &Place, wait: Duration) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = connect_bare(place, flags, wait)?;
+    // Before anything is read: afterwards the shared memory is in use.
+    set(&conn, &place.path, "locking_mode", "EXCLUSIVE", "exclusive")?;
+    refuse_foreign(&conn, &place.path)?;
+    set(&conn, &place.path, "synchronous", "FULL", "2")?;
+    Ok(conn)
+}
+
+fn connect_bare(place: &Place, flags: OpenFlags, busy: Duration) -> Result<Connection, OpenError> {
+    let sqlite = |source| OpenError::Sqlite { path: place.path.clone(), source };
     let conn = match &place.vfs {
-        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs.as_str()),
-        None => Connection::open_with_flags(path, flags),
+        Some(vfs) => Connection::open_with_flags_and_vfs(&place.path, flags, vfs.as_str()),
+        None => Connection::open_with_flags(&place.path, flags),
     };
     let conn = conn.map_err(sqlite)?;
-    conn.busy_timeout(BUSY).map_err(sqlite)?;
+    conn.busy_timeout(busy).map_err(sqlite)?;
+    Ok(conn)
+}
+
+fn connect(place: &Place, flags: OpenFlags) -> Result<Connection, OpenError> {
+    let path = &place.path;
+    let conn = connect_bare(place, flags, BUSY)?;
     set(&conn, path, "trusted_schema", "0", "0")?;
     set(&conn, path, "temp_store", "MEMORY", "2")?;
     set(&conn, path, "cache_size", "-32768", "-32768")?;
@@ -117,7 +135,8 @@ fn prepare_writer(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     set(conn, path, "journal_mode", "WAL", "wal")?;
     set(conn, path, "synchronous", "FULL", "2")?;
     set(conn, path, "foreign_keys", "0", "0")?;
-    set(conn, path, "wal_autocheckpoint", &WAL_PAGES.to_string(), "4000")?;
+    // The log is moved by `log.rs`.
+    set(conn, path, "wal_autocheckpoint", "0", "0")?;
     let kept = WAL_KEPT.to_string();
     conn.execute_batch(&format!("PRAGMA journal_size_limit = {kept}")).map_err(sqlite)?;
     Ok(())
