@@ -130,8 +130,10 @@ fn refuse_foreign(conn: &Connection, path: &Path) -> Result<(), OpenError> {
 
 fn prepare_writer(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     let sqlite = |source| OpenError::Sqlite { path: path.into(), source };
-    // Takes effect only while the database is empty.
-    conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(sqlite)?;
+    // Takes effect only while the database is empty; later it would be a commit for nothing.
+    if read_back(conn, "auto_vacuum").map_err(sqlite)? != "2" {
+        conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(sqlite)?;
+    }
     set(conn, path, "journal_mode", "WAL", "wal")?;
     set(conn, path, "synchronous", "FULL", "2")?;
     set(conn, path, "foreign_keys", "0", "0")?;
