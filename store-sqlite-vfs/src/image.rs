@@ -33,6 +33,11 @@ impl Image {
         self.files.iter().try_for_each(|(name, content)| fs::write(dir.join(name), content))
     }
 
+    /// The files with their content.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files.iter().map(|(name, content)| (name.as_str(), content.as_slice()))
+    }
+
     /// A number that tells images apart.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();

@@ -32,6 +32,15 @@ impl Disk {
         Self { shared, name, vfs }
     }
 
+    /// The disk of a machine that comes back after a crash: it holds these files.
+    pub fn after(image: &Image) -> Self {
+        let disk = Self::new();
+        for (name, content) in image.files() {
+            disk.shared.lock().opened(name, content.to_vec(), true);
+        }
+        disk
+    }
+
     /// The name to open databases with.
     pub fn vfs(&self) -> &str {
         &self.name
@@ -369,16 +378,17 @@ unsafe extern "C" fn x_sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int
     // SAFETY: SQLite calls this on a file of ours.
     let open = unsafe { open_of(file) };
     let Some((id, kind)) = open.tracked else { return real!(open, xSync, flags) };
-    match open.disk.lock().fault(Call::Sync, kind) {
+    let mut state = open.disk.lock();
+    match state.fault(Call::Sync, kind) {
         None => {}
         Some(Fault::LyingSync) => {
-            open.disk.lock().sync_failed(id);
+            state.sync_failed(id);
             return ffi::SQLITE_IOERR_FSYNC;
         }
         Some(_) => return ffi::SQLITE_IOERR_FSYNC,
     }
     // The real file needs no sync: what is durable is decided here.
-    open.disk.lock().synced(id, open.sync_directory);
+    state.synced(id, open.sync_directory);
     open.sync_directory = false;
     ffi::SQLITE_OK
 }

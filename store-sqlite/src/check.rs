@@ -55,9 +55,7 @@ impl SqliteStore {
         let conn = open::writer(&self.place)?;
         conn.execute("VACUUM INTO ?1", [name]).map_err(sqlite)?;
         File::open(to).and_then(|file| file.sync_all()).map_err(created)?;
-        let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let dir = File::open(dir.unwrap_or(Path::new(".")));
-        dir.and_then(|dir| dir.sync_all()).map_err(created)
+        open::sync_directory(to.parent().unwrap_or(Path::new(""))).map_err(created)
     }
 
     fn another(&self) -> Result<Connection, StoreError> {

@@ -2,6 +2,7 @@
 //! date in one transaction per step.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -92,24 +93,37 @@ fn connect(place: &Place, flags: OpenFlags) -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
-/// Makes the directory for its owner alone, and the file likewise.
+/// Makes the directory for its owner alone, and the file likewise. Their names are durable before
+/// anything is written to them.
 fn create(path: &Path) -> Result<(), OpenError> {
     let failed = |source| OpenError::Create { path: path.into(), source };
-    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.exists()) {
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let missing = dir.ancestors().take_while(|dir| !is_current(dir) && !dir.exists());
+    let missing: Vec<&Path> = missing.collect();
+    if !missing.is_empty() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+        let mut parents = missing.iter().filter_map(|dir| dir.parent());
+        parents.try_for_each(sync_directory).map_err(failed)?;
     }
     // Opened by other means only before SQLite has it: closing the file drops its locks.
     if !path.exists() {
         let mut options = fs::OpenOptions::new();
-        let made = options.write(true).create_new(true).mode(0o600).open(path);
-        match made {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+        match options.write(true).create_new(true).mode(0o600).open(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed(error));
             }
-            _ => {}
+            _ => sync_directory(dir).map_err(failed)?,
         }
     }
     Ok(())
+}
+
+fn is_current(dir: &Path) -> bool {
+    dir.as_os_str().is_empty()
+}
+
+pub(crate) fn sync_directory(dir: &Path) -> io::Result<()> {
+    fs::File::open(if is_current(dir) { Path::new(".") } else { dir })?.sync_all()
 }
 
 fn refuse_foreign(conn: &Connection, path: &Path) -> Result<(), OpenError> {
