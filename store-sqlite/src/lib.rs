@@ -22,6 +22,7 @@
 
 mod check;
 mod error;
+mod files;
 mod log;
 mod names;
 mod open;

@@ -10,6 +10,7 @@ use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreErro
 use windlass_core::{BatchId, Millis, Wall, apply};
 
 use crate::error::{OpenError, TxError};
+use crate::files::Files;
 use crate::log;
 use crate::names::Names;
 use crate::open::{self, Place};
@@ -33,6 +34,7 @@ pub struct SqliteStore {
     conn: Result<Connection, Cause>,
     /// Pages moved into the database may be lost: see `log.rs`.
     distrusted: bool,
+    files: Files,
     names: Names,
     seen: Option<i64>,
 }
@@ -54,8 +56,8 @@ impl SqliteStore {
         let alone = log::move_alone(&place, Duration::ZERO)?;
         let conn = open_durable(&place, alone)?;
         let pool = Pool::new(place.clone());
-        let names = Names::default();
-        Ok(Self { place, conn: Ok(conn), distrusted: false, names, pool, seen: None })
+        let (files, names) = (Files::of(&place.path), Names::default());
+        Ok(Self { place, pool, conn: Ok(conn), distrusted: false, files, names, seen: None })
     }
 
     /// Where the store lies.
@@ -66,6 +68,7 @@ impl SqliteStore {
     fn run(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
         let conn = usable(&self.conn);
         let conn = conn.map_err(|cause| CommitError::Fatal { cause, outcomes: None })?;
+        self.files.check(&self.place).map_err(|meddled| meddled.before_commit())?;
         let begun = execute(conn, "BEGIN IMMEDIATE");
         begun.map_err(|error| error.before_commit())?;
         let mut tx = SqliteTx { conn, names: &mut self.names, now };
@@ -84,6 +87,7 @@ impl SqliteStore {
         };
         match execute(conn, "COMMIT") {
             Ok(()) => {
+                self.files.check(&self.place).or_else(|meddled| meddled.after_commit())?;
                 self.tend_log();
                 Ok(outcomes)
             }
@@ -142,6 +146,7 @@ impl SqliteStore {
             return Err(OpenError::NotAlone { path: self.place.path.clone() });
         }
         self.conn = Ok(open_durable(&self.place, alone)?);
+        self.files = Files::of(&self.place.path);
         self.distrusted = false;
         Ok(())
     }
@@ -155,6 +160,16 @@ fn open_durable(place: &Place, moved: bool) -> Result<Connection, OpenError> {
         log::sync(&conn).map_err(sqlite)?;
     }
     Ok(conn)
+}
+
+impl Drop for SqliteStore {
+    /// The last to close a database moves its log and removes it, by its name: not if that may be
+    /// the log of another.
+    fn drop(&mut self) {
+        if let Err(meddled) = self.files.check(&self.place) {
+            self.fail(&Cause::new(&meddled.to_string()));
+        }
+    }
 }
 
 impl Store for SqliteStore {
@@ -174,6 +189,7 @@ impl Store for SqliteStore {
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
+        self.files.check_database(&self.place).map_err(|meddled| meddled.of_read())?;
         self.open_anew().map_err(|error| {
             let cause = Cause::new(&error.to_string());
             match error {
@@ -189,6 +205,7 @@ impl Store for SqliteStore {
 
     fn changed(&mut self) -> Result<bool, StoreError> {
         let conn = usable(&self.conn).map_err(StoreError::Fatal)?;
+        self.files.check(&self.place).map_err(|meddled| meddled.of_read())?;
         // It grows with every commit of another connection, and not with our own.
         let version = conn
             .prepare_cached("PRAGMA data_version")
