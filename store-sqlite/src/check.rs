@@ -14,7 +14,7 @@ impl SqliteStore {
     /// Recomputes counters, keys and indexes from the rows, and lists everything that disagrees.
     /// Empty is good. It reads the whole store.
     pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
-        let conn = open::reader(self.path()).map_err(unopened)?;
+        let conn = open::reader(&self.place).map_err(unopened)?;
         let mut found = integrity(&conn).map_err(|error| TxError::from(error).of_read())?;
         if !found.is_empty() {
             return Ok(found);
@@ -27,7 +27,7 @@ impl SqliteStore {
     /// Makes derived data agree with the rows again: counters are counted anew, indexes built
     /// anew, and what belongs to no job is removed. No job is touched.
     pub fn repair(&mut self) -> Result<(), StoreError> {
-        let mut conn = open::writer(self.path()).map_err(unopened)?;
+        let mut conn = open::writer(&self.place).map_err(unopened)?;
         mend(&mut conn).map_err(|error| TxError::from(error).of_read())
     }
 
@@ -52,12 +52,10 @@ impl SqliteStore {
             path: to.into(),
             what: "its name is no UTF-8".into(),
         })?;
-        let conn = open::writer(self.path())?;
+        let conn = open::writer(&self.place)?;
         conn.execute("VACUUM INTO ?1", [name]).map_err(sqlite)?;
         File::open(to).and_then(|file| file.sync_all()).map_err(created)?;
-        let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let dir = File::open(dir.unwrap_or(Path::new(".")));
-        dir.and_then(|dir| dir.sync_all()).map_err(created)
+        open::sync_directory(to.parent().unwrap_or(Path::new(""))).map_err(created)
     }
 }
 

@@ -64,6 +64,15 @@ pub enum OpenError {
         /// What it must be.
         needed: &'static str,
     },
+    /// The whole log has to be moved into the database once more, by one who is alone.
+    #[error(
+        "{path} failed while others have it open; end the other processes that use it: \
+         what was written last can be made safe only by one who is alone"
+    )]
+    NotAlone {
+        /// Which.
+        path: PathBuf,
+    },
     /// SQLite refused.
     #[error("cannot open {path}: {}", hint(source))]
     Sqlite {
@@ -133,7 +142,12 @@ impl TxError {
         }
     }
 
-    fn cause(&self) -> Cause {
+    /// Whether the same may work later, on the same connection.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self.class(), Class::Busy | Class::Full)
+    }
+
+    pub(crate) fn cause(&self) -> Cause {
         match self {
             Self::Sqlite(rusqlite::Error::SqliteFailure(code, message)) => {
                 let text = message.as_deref().unwrap_or("no message");
@@ -155,10 +169,12 @@ impl TxError {
     }
 
     /// The class of an error of the commit itself; `undone` says that the transaction was still
-    /// open afterwards, and could be rolled back.
+    /// open afterwards, and could be rolled back. For want of space a commit fails at a write,
+    /// before its last record is complete, and SQLite itself rolls it back.
     pub(crate) fn of_commit(&self, undone: bool, outcomes: Outcomes) -> CommitError {
         match self.class() {
-            Class::Busy | Class::Full if undone => self.before_commit(),
+            Class::Busy if undone => self.before_commit(),
+            Class::Full => self.before_commit(),
             Class::Corrupt => CommitError::Corrupt(self.cause()),
             _ => {
                 let outcomes = Some(Box::new(outcomes));

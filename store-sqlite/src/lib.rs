@@ -22,6 +22,8 @@
 
 mod check;
 mod error;
+mod files;
+mod log;
 mod names;
 mod open;
 #[cfg(test)]

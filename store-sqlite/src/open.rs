@@ -2,8 +2,9 @@
 //! date in one transaction per step.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -20,18 +21,29 @@ const NEEDED_LIBRARY: (i32, &str) = (3_051_003, "3.51.3");
 const BUSY: Duration = Duration::from_secs(5);
 /// How large the WAL may stay after a burst, in bytes.
 const WAL_KEPT: i64 = 64 * 1024 * 1024;
-/// How many pages of WAL there may be before they are moved into the database.
-const WAL_PAGES: i64 = 4_000;
 
-/// Opens the connection that writes; the file is made if it does not exist.
-pub(crate) fn writer(path: &Path) -> Result<Connection, OpenError> {
+/// Where a database lies, and through which file system layer of SQLite's it is reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) path: PathBuf,
+    /// The default one if not set.
+    pub(crate) vfs: Option<String>,
+}
+
+/// Makes the file if it does not exist.
+pub(crate) fn make(place: &Place) -> Result<(), OpenError> {
     if rusqlite::version_number() < NEEDED_LIBRARY.0 {
         let (found, needed) = (rusqlite::version(), NEEDED_LIBRARY.1);
         return Err(OpenError::Library { found, needed });
     }
-    create(path)?;
+    create(&place.path)
+}
+
+/// Opens the connection that writes to a file that exists.
+pub(crate) fn writer(place: &Place) -> Result<Connection, OpenError> {
+    let path = &place.path;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut conn = connect(path, flags)?;
+    let mut conn = connect(place, flags)?;
     refuse_foreign(&conn, path)?;
     prepare_writer(&conn, path)?;
     migrate(&mut conn, path)?;
@@ -40,42 +52,76 @@ pub(crate) fn writer(path: &Path) -> Result<Connection, OpenError> {
 }
 
 /// Opens a connection that only reads.
-pub(crate) fn reader(path: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn reader(place: &Place) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = connect(path, flags)?;
+    let conn = connect(place, flags)?;
     conn.set_prepared_statement_cache_capacity(64);
-    set(&conn, path, "query_only", "1", "1")?;
+    set(&conn, &place.path, "query_only", "1", "1")?;
     Ok(conn)
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
-    let sqlite = |source| OpenError::sqlite(path, source);
-    let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
-    conn.busy_timeout(BUSY).map_err(sqlite)?;
+/// Opens a connection beside which there is no other. It takes no notice of shared memory.
+pub(crate) fn alone(place: &Place, wait: Duration) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = connect_bare(place, flags, wait)?;
+    // Before anything is read: afterwards the shared memory is in use.
+    set(&conn, &place.path, "locking_mode", "EXCLUSIVE", "exclusive")?;
+    refuse_foreign(&conn, &place.path)?;
+    set(&conn, &place.path, "synchronous", "FULL", "2")?;
+    Ok(conn)
+}
+
+fn connect_bare(place: &Place, flags: OpenFlags, busy: Duration) -> Result<Connection, OpenError> {
+    let sqlite = |source| OpenError::sqlite(&place.path, source);
+    let conn = match &place.vfs {
+        Some(vfs) => Connection::open_with_flags_and_vfs(&place.path, flags, vfs.as_str()),
+        None => Connection::open_with_flags(&place.path, flags),
+    };
+    let conn = conn.map_err(sqlite)?;
+    conn.busy_timeout(busy).map_err(sqlite)?;
+    Ok(conn)
+}
+
+fn connect(place: &Place, flags: OpenFlags) -> Result<Connection, OpenError> {
+    let path = &place.path;
+    let conn = connect_bare(place, flags, BUSY)?;
     set(&conn, path, "trusted_schema", "0", "0")?;
     set(&conn, path, "temp_store", "MEMORY", "2")?;
     set(&conn, path, "cache_size", "-32768", "-32768")?;
     Ok(conn)
 }
 
-/// Makes the directory for its owner alone, and the file likewise.
+/// Makes the directory for its owner alone, and the file likewise. Their names are durable before
+/// anything is written to them.
 fn create(path: &Path) -> Result<(), OpenError> {
     let failed = |source| OpenError::Create { path: path.into(), source };
-    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.exists()) {
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let missing = dir.ancestors().take_while(|dir| !is_current(dir) && !dir.exists());
+    let missing: Vec<&Path> = missing.collect();
+    if !missing.is_empty() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+        let mut parents = missing.iter().filter_map(|dir| dir.parent());
+        parents.try_for_each(sync_directory).map_err(failed)?;
     }
     // Opened by other means only before SQLite has it: closing the file drops its locks.
     if !path.exists() {
         let mut options = fs::OpenOptions::new();
-        let made = options.write(true).create_new(true).mode(0o600).open(path);
-        match made {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+        match options.write(true).create_new(true).mode(0o600).open(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed(error));
             }
-            _ => {}
+            _ => sync_directory(dir).map_err(failed)?,
         }
     }
     Ok(())
+}
+
+fn is_current(dir: &Path) -> bool {
+    dir.as_os_str().is_empty()
+}
+
+pub(crate) fn sync_directory(dir: &Path) -> io::Result<()> {
+    fs::File::open(if is_current(dir) { Path::new(".") } else { dir })?.sync_all()
 }
 
 fn refuse_foreign(conn: &Connection, path: &Path) -> Result<(), OpenError> {
@@ -93,12 +139,15 @@ fn refuse_foreign(conn: &Connection, path: &Path) -> Result<(), OpenError> {
 
 fn prepare_writer(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     let sqlite = |source| OpenError::sqlite(path, source);
-    // Takes effect only while the database is empty.
-    conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(sqlite)?;
+    // Takes effect only while the database is empty; later it would be a commit for nothing.
+    if read_back(conn, "auto_vacuum").map_err(sqlite)? != "2" {
+        conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(sqlite)?;
+    }
     set(conn, path, "journal_mode", "WAL", "wal")?;
     set(conn, path, "synchronous", "FULL", "2")?;
     set(conn, path, "foreign_keys", "0", "0")?;
-    set(conn, path, "wal_autocheckpoint", &WAL_PAGES.to_string(), "4000")?;
+    // The log is moved by `log.rs`.
+    set(conn, path, "wal_autocheckpoint", "0", "0")?;
     let kept = WAL_KEPT.to_string();
     conn.execute_batch(&format!("PRAGMA journal_size_limit = {kept}")).map_err(sqlite)?;
     Ok(())

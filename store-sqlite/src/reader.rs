@@ -1,6 +1,5 @@
 //! Reads of committed states, on connections that cannot write. Each call sees one state.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, params};
@@ -15,7 +14,7 @@ use windlass_core::{
 };
 
 use crate::names::Names;
-use crate::open;
+use crate::open::{self, Place};
 use crate::rows::{bad, code_of, epoch, excerpt, id_code, job_columns, job_id, text};
 use crate::tx::{Found, SqliteTx, count, key_record};
 
@@ -25,18 +24,18 @@ const POOLED: usize = 4;
 /// Idle connections for readers of one file.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    path: PathBuf,
+    place: Place,
     idle: Mutex<Vec<(Connection, Names)>>,
 }
 
 impl Pool {
-    pub(crate) fn new(path: PathBuf) -> Arc<Self> {
-        Arc::new(Self { path, idle: Mutex::new(Vec::new()) })
+    pub(crate) fn new(place: Place) -> Arc<Self> {
+        Arc::new(Self { place, idle: Mutex::new(Vec::new()) })
     }
 
     pub(crate) fn reader(self: &Arc<Self>) -> Result<SqliteReader, StoreError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let opened = || open::reader(&self.path).map(|conn| (conn, Names::default()));
+        let opened = || open::reader(&self.place).map(|conn| (conn, Names::default()));
         let (conn, names) = match idle {
             Some(idle) => idle,
             None => opened().map_err(|error| StoreError::Busy(Cause::new(&error.to_string())))?,

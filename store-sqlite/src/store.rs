@@ -1,15 +1,19 @@
 //! The store: one connection that writes, one transaction per batch.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
 use windlass_core::{BatchId, Millis, Wall, apply};
 
 use crate::error::{OpenError, TxError};
+use crate::files::Files;
+use crate::log;
 use crate::names::Names;
-use crate::open;
+use crate::open::{self, Place};
 use crate::reader::{Pool, SqliteReader};
 use crate::recent::Recent;
 use crate::tx::SqliteTx;
@@ -17,38 +21,64 @@ use crate::tx::SqliteTx;
 /// How often a process looks whether another has written.
 const CHANGE_CHECK: Millis = Millis::new(100);
 
+/// How long to wait, when a store is opened anew, until nobody else has it open.
+const ALONE: Duration = Duration::from_secs(1);
+
 /// Jobs in a SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
-    path: PathBuf,
-    /// None while the store is broken and not opened anew.
-    pub(crate) conn: Option<Connection>,
+    pub(crate) place: Place,
+    /// Above the writer, so that it is closed before: the last to go leaves no log behind, and a
+    /// reader cannot move it.
+    pool: Arc<Pool>,
+    /// The connection that writes; or why the store is broken, until it is opened anew.
+    pub(crate) conn: Result<Connection, Cause>,
+    /// Pages moved into the database may be lost: see `log.rs`.
+    distrusted: bool,
+    files: Files,
     names: Names,
     recent: Recent,
-    pool: Arc<Pool>,
     seen: Option<i64>,
 }
 
 impl SqliteStore {
     /// Opens a store; the file and its directory are made if they do not exist.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let path = path.as_ref().to_path_buf();
-        let conn = open::writer(&path)?;
-        let pool = Pool::new(path.clone());
-        let (names, recent) = (Names::default(), Recent::default());
-        Ok(Self { path, conn: Some(conn), names, recent, pool, seen: None })
+        Self::open_at(Place { path: path.as_ref().into(), vfs: None })
+    }
+
+    /// Opens a store through a VFS that was registered with SQLite under this name, for the writer
+    /// and the readers alike: for tests, and for special file systems.
+    pub fn open_with_vfs(path: impl AsRef<Path>, vfs: &str) -> Result<Self, OpenError> {
+        Self::open_at(Place { path: path.as_ref().into(), vfs: Some(vfs.into()) })
+    }
+
+    fn open_at(place: Place) -> Result<Self, OpenError> {
+        open::make(&place)?;
+        let alone = log::move_alone(&place, Duration::ZERO)?;
+        let conn = open_durable(&place, alone)?;
+        let pool = Pool::new(place.clone());
+        Ok(Self {
+            files: Files::of(&place.path),
+            place,
+            pool,
+            conn: Ok(conn),
+            distrusted: false,
+            names: Names::default(),
+            recent: Recent::default(),
+            seen: None,
+        })
     }
 
     /// Where the store lies.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.place.path
     }
 
     fn run(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
-        let Some(conn) = &self.conn else {
-            let cause = Cause::new("the store failed before and was not opened anew");
-            return Err(CommitError::Fatal { cause, outcomes: None });
-        };
+        let conn = usable(&self.conn);
+        let conn = conn.map_err(|cause| CommitError::Fatal { cause, outcomes: None })?;
+        self.files.check(&self.place).map_err(|meddled| meddled.before_commit())?;
         let begun = execute(conn, "BEGIN IMMEDIATE");
         begun.map_err(|error| error.before_commit())?;
         match data_version(conn) {
@@ -74,7 +104,11 @@ impl SqliteStore {
             }
         };
         match execute(conn, "COMMIT") {
-            Ok(()) => Ok(outcomes),
+            Ok(()) => {
+                self.files.check(&self.place).or_else(|meddled| meddled.after_commit())?;
+                self.tend_log();
+                Ok(outcomes)
+            }
             Err(error) => {
                 let undone = !conn.is_autocommit();
                 self.undo();
@@ -87,18 +121,33 @@ impl SqliteStore {
     fn undo(&mut self) {
         self.names.forget();
         self.recent.forget();
-        if let Some(conn) = self.conn.as_ref().filter(|conn| !conn.is_autocommit()) {
-            // If even this fails, the connection is dropped with the error that led here.
-            if execute(conn, "ROLLBACK").is_err() {
-                self.conn = None;
-            }
+        let open = self.conn.as_ref().ok().filter(|conn| !conn.is_autocommit());
+        // If even this fails, the connection cannot be used any more.
+        if let Some(Err(error)) = open.map(|conn| execute(conn, "ROLLBACK")) {
+            self.fail(&error.cause());
         }
     }
 
-    fn marker(&self, batch: BatchId) -> Result<bool, TxError> {
-        let Some(conn) = &self.conn else {
-            return Err(TxError::BadRow("the store was not opened anew".into()));
-        };
+    /// Refuses everything until the store is opened anew. The log is left as it is.
+    fn fail(&mut self, cause: &Cause) {
+        if let Ok(conn) = &self.conn {
+            // If this fails, the log is moved when the connection closes, as it would be otherwise.
+            let _ = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            self.conn = Err(cause.clone());
+        }
+    }
+
+    /// Moves the log if it has grown long. The commit before it stands, whatever happens here.
+    fn tend_log(&mut self) {
+        let Ok(Err(error)) = self.conn.as_ref().map(log::tend) else { return };
+        if !error.passes() {
+            self.distrusted = true;
+            let cause = format!("the log could not be moved into the database: {}", error.cause());
+            self.fail(&Cause::new(&cause));
+        }
+    }
+
+    fn marker(conn: &Connection, batch: BatchId) -> Result<bool, TxError> {
         let process = batch.process.0.cast_signed();
         let sql = "SELECT seq FROM markers WHERE process = ?1";
         let seq: Option<i64> =
@@ -106,24 +155,40 @@ impl SqliteStore {
         Ok(seq.is_some_and(|seq| seq.cast_unsigned() >= batch.seq))
     }
 
-    /// Opens the file anew. Everything in the log is moved into the database and synced: what a
-    /// failed sync may have left in memory only is thereby written again.
+    /// Opens the file anew. What a failed sync may have left in memory only is written again.
     fn open_anew(&mut self) -> Result<(), OpenError> {
-        self.conn = None;
+        self.fail(&Cause::new("it is being opened anew"));
         self.pool.clear();
         self.names.forget();
         self.recent.forget();
-        let conn = open::writer(&self.path)?;
-        let sqlite = |source| OpenError::Sqlite { path: self.path.clone(), source };
-        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
-        let busy: i64 = conn.query_row(checkpoint, [], |row| row.get(0)).map_err(sqlite)?;
-        if busy != 0 {
-            let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-            let text = "the log is in use and cannot be moved into the database".to_string();
-            return Err(sqlite(rusqlite::Error::SqliteFailure(busy, Some(text))));
+        let alone = log::move_alone(&self.place, ALONE)?;
+        if self.distrusted && !alone {
+            return Err(OpenError::NotAlone { path: self.place.path.clone() });
         }
-        self.conn = Some(conn);
+        self.conn = Ok(open_durable(&self.place, alone)?);
+        self.files = Files::of(&self.place.path);
+        self.distrusted = false;
         Ok(())
+    }
+}
+
+/// Opens the connection that writes. All that it sees is durable; by now, or if the log was moved.
+fn open_durable(place: &Place, moved: bool) -> Result<Connection, OpenError> {
+    let conn = open::writer(place)?;
+    let sqlite = |source| OpenError::sqlite(&place.path, source);
+    if !moved {
+        log::sync(&conn).map_err(sqlite)?;
+    }
+    Ok(conn)
+}
+
+impl Drop for SqliteStore {
+    /// The last to close a database moves its log and removes it, by its name: not if that may be
+    /// the log of another.
+    fn drop(&mut self) {
+        if let Err(meddled) = self.files.check(&self.place) {
+            self.fail(&Cause::new(&meddled.to_string()));
+        }
     }
 }
 
@@ -132,20 +197,19 @@ impl Store for SqliteStore {
 
     fn commit(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
         let result = self.run(now, batch);
-        if matches!(result, Err(CommitError::Fatal { .. } | CommitError::Corrupt(_))) {
-            self.conn = None;
+        if let Err(CommitError::Fatal { cause, .. } | CommitError::Corrupt(cause)) = &result {
+            self.fail(cause);
         }
         result
     }
 
     fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
-        if self.conn.is_none() {
-            return Err(StoreError::Fatal(Cause::new("the store was not opened anew")));
-        }
-        self.marker(batch).map_err(|error| error.of_read())
+        let conn = usable(&self.conn).map_err(StoreError::Fatal)?;
+        Self::marker(conn, batch).map_err(|error| error.of_read())
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
+        self.files.check_database(&self.place).map_err(|meddled| meddled.of_read())?;
         self.open_anew().map_err(|error| {
             let cause = Cause::new(&error.to_string());
             match error {
@@ -160,9 +224,8 @@ impl Store for SqliteStore {
     }
 
     fn changed(&mut self) -> Result<bool, StoreError> {
-        let Some(conn) = &self.conn else {
-            return Err(StoreError::Fatal(Cause::new("the store was not opened anew")));
-        };
+        let conn = usable(&self.conn).map_err(StoreError::Fatal)?;
+        self.files.check(&self.place).map_err(|meddled| meddled.of_read())?;
         let version = data_version(conn).map_err(|error| error.of_read())?;
         let before = self.seen.replace(version);
         Ok(before.is_some_and(|before| before != version))
@@ -177,6 +240,11 @@ impl Store for SqliteStore {
 fn data_version(conn: &Connection) -> Result<i64, TxError> {
     let mut statement = conn.prepare_cached("PRAGMA data_version")?;
     Ok(statement.query_row([], |row| row.get(0))?)
+}
+
+fn usable(conn: &Result<Connection, Cause>) -> Result<&Connection, Cause> {
+    let refused = |cause| Cause::new(&format!("not opened anew since it failed: {cause}"));
+    conn.as_ref().map_err(refused)
 }
 
 fn execute(conn: &Connection, sql: &str) -> Result<(), TxError> {

@@ -41,6 +41,12 @@ pub(crate) fn banned_in_core(text: &str) -> Vec<Finding> {
     find_all(&code_only(text), &BANNED_IN_CORE)
 }
 
+/// Unsafe code, for files that may not hold any.
+pub(crate) fn unsafe_code(text: &str) -> Vec<Finding> {
+    let advice = "it is confined to the file system of the SQLite crash tests";
+    find_all(&code_only(text), &[("unsafe", advice)])
+}
+
 /// Things put off, switched off or waiting, anywhere in a Rust file.
 pub(crate) fn unfinished(text: &str) -> Vec<Finding> {
     find_all(&text.chars().collect::<Vec<char>>(), &UNFINISHED)
@@ -172,6 +178,12 @@ mod tests {
     fn a_banned_word_may_be_talked_about_and_be_part_of_a_name() {
         check(&banned_in_core("//! No std::time, no HashMap.\nconst A: &str = \"unsafe\";\n"), &[]);
         check(&banned_in_core("#![forbid(unsafe_code)]\nlet operand = my_std::a;\n"), &[]);
+    }
+
+    #[test]
+    fn unsafe_code_is_found_and_talk_of_it_is_not() {
+        check(&unsafe_code("#![forbid(unsafe_code)]\n// unsafe\nlet a = \"unsafe\";\n"), &[]);
+        check(&unsafe_code("fn a() {}\nunsafe fn b() {}\n"), &[2]);
     }
 
     #[test]
