@@ -168,6 +168,8 @@ impl SqliteStore {
         self.conn = Ok(open_durable(&self.place, alone)?);
         self.files = Files::of(&self.place.path);
         self.distrusted = false;
+        // Versions of two connections cannot be compared: whoever asks next looks at everything.
+        self.seen = self.seen.map(|_| i64::MIN);
         Ok(())
     }
 }
