@@ -4,7 +4,7 @@
 //!
 //! * **rules** ([`transition`], [`RetryPolicy`], [`explain()`]): total functions over plain data;
 //! * **[`machine`]**: the dispatcher as a state machine that is fed inputs and asked for effects;
-//! * **[`store`]**: the contract a store keeps, and [`apply`], which runs a batch of commands
+//! * **[`store`]**: the contract a store keeps, and [`apply()`], which runs a batch of commands
 //!   through a store's transaction. It is the only place where commands meet stored jobs.
 //!
 //! Nothing here reads a clock, draws a random number or blocks: time comes in as [`Now`] or

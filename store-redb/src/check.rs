@@ -70,7 +70,7 @@ impl RedbStore {
     }
 
     fn copy_to(&self, target: Database, to: &Path) -> Result<(), OpenError> {
-        let failed = |source| OpenError::Create { path: to.into(), source };
+        let failed = |source| OpenError::creating(to, source);
         let opened = self.slot.shared();
         let copied = || -> Found<()> {
             let from = opened.db().map_err(bad)?.begin_read()?;

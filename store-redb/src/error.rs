@@ -104,16 +104,27 @@ impl OpenError {
         }
     }
 
-    fn of_io(path: PathBuf, source: io::Error) -> Self {
+    /// An error of the file system while a file is made.
+    pub(crate) fn creating(path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
         match source.kind() {
-            io::ErrorKind::InvalidData => {
-                Self::Foreign { path, what: "it is no redb database".into() }
-            }
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Self::ReadOnly { path, source }
             }
             kind if is_full(kind) => Self::Full { path, source },
-            _ => Self::Redb { path, source: Box::new(redb::Error::Io(source)) },
+            _ => Self::Create { path, source },
+        }
+    }
+
+    fn of_io(path: PathBuf, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::InvalidData {
+            return Self::Foreign { path, what: "it is no redb database".into() };
+        }
+        match Self::creating(&path, source) {
+            Self::Create { path, source } => {
+                Self::Redb { path, source: Box::new(redb::Error::Io(source)) }
+            }
+            other => other,
         }
     }
 

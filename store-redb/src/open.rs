@@ -83,7 +83,7 @@ fn builder() -> Builder {
 /// Makes a file that does not exist. It gets its name when it is a whole database, so that a crash
 /// on the way leaves no half of one there.
 fn create(path: &Path, builder: &Builder) -> Result<(), OpenError> {
-    let failed = |source| OpenError::Create { path: path.into(), source };
+    let failed = |source| OpenError::creating(path, source);
     let dir = directory(path);
     if !dir.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
@@ -96,13 +96,19 @@ fn create(path: &Path, builder: &Builder) -> Result<(), OpenError> {
         let db = builder.create_file(file).map_err(|error| OpenError::new(path, error))?;
         migrate(&db, path)
     });
-    // Somebody else may have been quicker: then theirs is the one.
-    let named = made.and_then(|()| match fs::hard_link(&new, path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
-        _ => sync_dir(dir).map_err(failed),
-    });
-    let removed = fs::remove_file(&new);
-    named.and(removed.map_err(failed))
+    let named = made.and_then(|()| give_name(&new, path).map_err(failed));
+    let _ = fs::remove_file(&new);
+    named.and_then(|()| sync_dir(dir).map_err(failed))
+}
+
+/// Gives a new file its name, unless somebody else was quicker: then theirs is the one.
+fn give_name(new: &Path, path: &Path) -> io::Result<()> {
+    match fs::hard_link(new, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // Not every file system knows links.
+        Err(_) => fs::rename(new, path),
+        Ok(()) => Ok(()),
+    }
 }
 
 /// A file for its owner alone, which must not exist yet.
@@ -129,7 +135,7 @@ fn open_file(path: &Path, builder: &Builder) -> Result<Database, OpenError> {
 
 /// Opens a new database in a file that does not exist yet, for a copy.
 pub(crate) fn copy_target(path: &Path) -> Result<Database, OpenError> {
-    let file = new_file(path).map_err(|source| OpenError::Create { path: path.into(), source })?;
+    let file = new_file(path).map_err(|source| OpenError::creating(path, source))?;
     builder().create_file(file).map_err(|error| OpenError::new(path, error))
 }
 

@@ -134,6 +134,13 @@ impl RedbStore {
     }
 }
 
+/// Readers may outlive the store; the file does not stay open for them.
+impl Drop for RedbStore {
+    fn drop(&mut self) {
+        self.slot.close(&TxError::BadRow("the store was closed".into()));
+    }
+}
+
 /// A commit that did not come back.
 enum Failure {
     /// The store was closed before.

@@ -79,6 +79,18 @@ fn a_reader_left_behind_does_not_keep_the_file_from_being_opened_anew() {
 }
 
 #[test]
+fn a_reader_left_behind_does_not_keep_the_file_open_when_the_store_is_gone() {
+    let dir = dir();
+    let path = dir.path().join("jobs.redb");
+    let store = filled(&path);
+    let mut reader = store.reader().expect("it is open");
+    drop(store);
+    let error = reader.next_due().expect_err("the store is gone").to_string();
+    assert!(error.contains("the store was closed"), "{error}");
+    assert_eq!(open(&path).verify(), Ok(Vec::new()));
+}
+
+#[test]
 fn a_new_directory_and_file_are_for_their_owner_alone() {
     let dir = dir();
     let path = dir.path().join("data").join("jobs.redb");
