@@ -53,8 +53,8 @@ impl SqliteStore {
 
     fn open_at(place: Place) -> Result<Self, OpenError> {
         open::make(&place)?;
-        let alone = log::move_alone(&place, Duration::ZERO)?;
-        let conn = open_durable(&place, alone)?;
+        log::move_alone(&place, Duration::ZERO)?;
+        let conn = open_durable(&place)?;
         let pool = Pool::new(place.clone());
         let (files, names) = (Files::of(&place.path), Names::default());
         Ok(Self { place, pool, conn: Ok(conn), distrusted: false, files, names, seen: None })
@@ -145,7 +145,7 @@ impl SqliteStore {
         if self.distrusted && !alone {
             return Err(OpenError::NotAlone { path: self.place.path.clone() });
         }
-        self.conn = Ok(open_durable(&self.place, alone)?);
+        self.conn = Ok(open_durable(&self.place)?);
         self.files = Files::of(&self.place.path);
         self.distrusted = false;
         // Versions of two connections cannot be compared: whoever asks next looks at everything.
@@ -154,13 +154,10 @@ impl SqliteStore {
     }
 }
 
-/// Opens the connection that writes. All that it sees is durable; by now, or if the log was moved.
-fn open_durable(place: &Place, moved: bool) -> Result<Connection, OpenError> {
+/// Opens the connection that writes. All that it sees is durable.
+fn open_durable(place: &Place) -> Result<Connection, OpenError> {
     let conn = open::writer(place)?;
-    let sqlite = |source| OpenError::Sqlite { path: place.path.clone(), source };
-    if !moved {
-        log::sync(&conn).map_err(sqlite)?;
-    }
+    log::sync(&conn).map_err(|source| OpenError::Sqlite { path: place.path.clone(), source })?;
     Ok(conn)
 }
 
