@@ -148,7 +148,8 @@ struct Open {
     disk: Shared,
     /// None for temporary files, which no crash concerns.
     tracked: Option<(FileId, FileKind)>,
-    /// The first sync of a new log or journal syncs its directory, as the unix VFS does.
+    /// The first sync of a log or journal that could have been made syncs its directory, as the
+    /// unix VFS does.
     sync_directory: bool,
     /// Room for the `sqlite3_file` of the unix VFS, aligned for pointers.
     real: Box<[u64]>,
@@ -273,6 +274,8 @@ unsafe extern "C" fn x_open(
     }
     if let Some((path, kind)) = tracked {
         open.track(path, kind, found);
+        let could_be_made = flags & ffi::SQLITE_OPEN_CREATE != 0;
+        open.sync_directory = could_be_made && kind != FileKind::Database;
     }
     // SAFETY: as above. The box is freed when the file is closed.
     unsafe {
@@ -290,7 +293,6 @@ impl Open {
         let known = state.find(&name);
         let file = known.unwrap_or_else(|| state.opened(&name, self.content(), found));
         self.tracked = Some((file, kind));
-        self.sync_directory = !found && kind != FileKind::Database;
     }
 
     /// Everything in the file. Opened by other means it would lose its locks when closed.

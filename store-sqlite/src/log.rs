@@ -47,8 +47,8 @@ pub(crate) fn move_alone(place: &Place, wait: Duration) -> Result<bool, OpenErro
     }
 }
 
-/// Makes all that can be seen durable while others have the database open: a commit syncs all that
-/// is in the log before it.
+/// Commits a change of nothing. It syncs all that others have in the log; and that a log which was
+/// emptied is empty: come back with half of what was in it, it would undo what was moved.
 pub(crate) fn sync(conn: &Connection) -> rusqlite::Result<()> {
     let version: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     conn.pragma_update(None, "user_version", version)

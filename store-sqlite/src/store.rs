@@ -55,8 +55,8 @@ impl SqliteStore {
 
     fn open_at(place: Place) -> Result<Self, OpenError> {
         open::make(&place)?;
-        let alone = log::move_alone(&place, Duration::ZERO)?;
-        let conn = open_durable(&place, alone)?;
+        log::move_alone(&place, Duration::ZERO)?;
+        let conn = open_durable(&place)?;
         let pool = Pool::new(place.clone());
         Ok(Self {
             files: Files::of(&place.path),
@@ -165,7 +165,7 @@ impl SqliteStore {
         if self.distrusted && !alone {
             return Err(OpenError::NotAlone { path: self.place.path.clone() });
         }
-        self.conn = Ok(open_durable(&self.place, alone)?);
+        self.conn = Ok(open_durable(&self.place)?);
         self.files = Files::of(&self.place.path);
         self.distrusted = false;
         // Versions of two connections cannot be compared: whoever asks next looks at everything.
@@ -174,13 +174,10 @@ impl SqliteStore {
     }
 }
 
-/// Opens the connection that writes. All that it sees is durable; by now, or if the log was moved.
-fn open_durable(place: &Place, moved: bool) -> Result<Connection, OpenError> {
+/// Opens the connection that writes. All that it sees is durable.
+fn open_durable(place: &Place) -> Result<Connection, OpenError> {
     let conn = open::writer(place)?;
-    let sqlite = |source| OpenError::sqlite(&place.path, source);
-    if !moved {
-        log::sync(&conn).map_err(sqlite)?;
-    }
+    log::sync(&conn).map_err(|source| OpenError::sqlite(&place.path, source))?;
     Ok(conn)
 }
 

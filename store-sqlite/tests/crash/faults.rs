@@ -176,25 +176,56 @@ fn carry_on(watched: &mut Watched, act: &Act) {
     }
 }
 
-/// Pages that were moved into the database while a reader stood in the way are synced with those
-/// moved later. If that sync fails, a later one makes only the later pages durable: then the log
-/// begins anew, and the earlier pages are nowhere.
-#[test]
-fn a_failed_sync_of_a_log_moved_in_parts_loses_nothing() {
-    let mut watched = Watched::fresh();
-    outgrow_the_log(&mut watched, 1..2);
+/// A connection that has read, and holds its view until it is told otherwise.
+fn reader(watched: &Watched) -> rusqlite::Connection {
     let path = watched.dir.path().join("jobs.db");
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
     let reader = rusqlite::Connection::open_with_flags_and_vfs(path, flags, watched.disk.vfs())
         .expect("a reader can be opened");
     reader.execute_batch("BEGIN; SELECT * FROM jobs").expect("it can read");
+    reader
+}
+
+/// A store whose log was moved in part while a reader stood in the way, and then to the end; but
+/// the sync of that failed.
+fn moved_in_parts() -> Watched {
+    let mut watched = Watched::fresh();
+    outgrow_the_log(&mut watched, 1..2);
+    let reader = reader(&watched);
     outgrow_the_log(&mut watched, 2..5);
     drop(reader);
     watched.disk.break_down(Breakdown::new(Fault::LyingSync).on(FileKind::Database));
-    for seq in 5..9 {
+    perform(watched.store(), &fill(5, 100)).expect("the commit itself is durable in the log");
+    assert_eq!(watched.disk.fired(), 1, "a sync of the database failed");
+    watched
+}
+
+/// Pages that were moved into the database while a reader stood in the way are synced with those
+/// moved later. If that sync fails, a later one makes only the later pages durable: then the log
+/// begins anew, and the earlier pages are nowhere.
+#[test]
+fn a_failed_sync_of_a_log_moved_in_parts_loses_nothing() {
+    let mut watched = moved_in_parts();
+    for seq in 6..9 {
         carry_on(&mut watched, &fill(seq, 100_000));
     }
-    assert_eq!(watched.disk.fired(), 1, "a sync of the database failed");
+    let seen = watched.dump();
+    assert_durable(&mut watched, &seen);
+}
+
+#[test]
+fn a_store_that_may_have_lost_pages_goes_on_only_when_it_is_alone() {
+    let mut watched = moved_in_parts();
+    let other = reader(&watched);
+    let error = perform(watched.store(), &fill(6, 100)).expect_err("a sync failed before");
+    assert!(matches!(error, CommitError::Fatal { outcomes: None, .. }), "{error}");
+    assert_names_the_cause(&error.to_string());
+    let error = watched.store().reopen().expect_err("another has it open");
+    assert!(error.to_string().contains("alone"), "{error}");
+    perform(watched.store(), &fill(6, 100)).expect_err("it was not opened anew");
+    drop(other);
+    watched.store().reopen().expect("it is alone");
+    perform(watched.store(), &fill(6, 100)).expect("it goes on");
     let seen = watched.dump();
     assert_durable(&mut watched, &seen);
 }

@@ -13,7 +13,7 @@ use crate::watch::{Played, fates, play, seeds};
 /// Cuts the power before and after every operation of the steps with these names.
 fn cut_power_in(names: &[&str]) {
     let played = play(&story(), |_| {});
-    let seeds = seeds(3);
+    let seeds = seeds(10);
     let mut images = 0;
     for range in places(&played, names) {
         let (cut, broken) = cut_power_at(&played, range, seeds);
