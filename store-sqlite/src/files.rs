@@ -18,6 +18,13 @@ use crate::open::{self, Place};
 /// What every database begins with, in bytes.
 const HEADER: u64 = 512;
 
+/// The path of a file that SQLite keeps beside a database.
+pub(crate) fn beside(database: &Path, end: &str) -> PathBuf {
+    let mut name = OsString::from(database);
+    name.push(end);
+    name.into()
+}
+
 /// What somebody did to the files.
 #[derive(Debug, Error)]
 pub(crate) enum Meddled {
@@ -65,7 +72,7 @@ impl Meddled {
 pub(crate) struct Files {
     database: Watched,
     /// The log and the shared memory, which are there as long as anybody has the database open.
-    others: Vec<Watched>,
+    others: [Watched; 2],
     /// How large the database was when it was last looked at, in bytes.
     size: u64,
 }
@@ -80,13 +87,8 @@ struct Watched {
 impl Files {
     /// The files of a database that is open.
     pub(crate) fn of(path: &Path) -> Self {
-        let beside = |end: &str| {
-            let mut name = OsString::from(path);
-            name.push(end);
-            Watched::new(name.into())
-        };
         let size = fs::metadata(path).map_or(0, |found| found.len());
-        let others = vec![beside("-wal"), beside("-shm")];
+        let others = ["-wal", "-shm"].map(|end| Watched::new(beside(path, end)));
         Self { database: Watched::new(path.into()), others, size }
     }
 

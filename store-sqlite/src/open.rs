@@ -18,7 +18,7 @@ const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_first.sql")];
 /// Older libraries can lose a committed transaction when a WAL is reset.
 const NEEDED_LIBRARY: (i32, &str) = (3_051_003, "3.51.3");
 /// How long to wait for another process's transaction.
-const BUSY: Duration = Duration::from_secs(5);
+pub(crate) const BUSY: Duration = Duration::from_secs(5);
 /// How large the WAL may stay after a burst, in bytes.
 const WAL_KEPT: i64 = 64 * 1024 * 1024;
 
