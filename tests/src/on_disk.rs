@@ -127,7 +127,7 @@ impl<D: OnDisk> Subject for TakingTurns<D> {
     }
 }
 
-/// A directory in memory where there is one, for files that are made by the thousand: the suites that
+/// A directory in memory where there is one, for files that are made by the thousand: suites that
 /// use it do not depend on syncs.
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
