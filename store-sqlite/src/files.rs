@@ -1,4 +1,4 @@
-//! The files of an open database, which are looked at around every commit: see `windlass-store-file`.
+//! The files of an open database, looked at around every commit: see `windlass-store-file`.
 
 use std::ffi::OsString;
 use std::fs;
