@@ -27,8 +27,8 @@ pub(crate) struct Writer<S> {
     shared: Arc<Shared>,
     mail: Vec<Mail>,
     out: Vec<Out>,
-    /// Those who wait until there is nothing to do.
-    idle: Vec<Arc<Ticket>>,
+    /// Those who wait until there is nothing to do; for anybody, where that is true.
+    idle: Vec<(Arc<Ticket>, bool)>,
     health: Health,
     figures: WriterFigures,
 }
@@ -89,8 +89,9 @@ impl<S: Store> Writer<S> {
         if wakeup.is_some_and(|wakeup| wakeup.at <= now) {
             return;
         }
-        if !self.idle.is_empty() && self.machine.leases().next().is_none() {
-            for ticket in mem::take(&mut self.idle) {
+        if !self.idle.is_empty() {
+            let busy = self.machine.leases().next().is_some();
+            for (ticket, _) in self.idle.extract_if(.., |(_, all)| !(*all && busy)) {
                 self.shared.answer(&ticket, Response::Idle);
             }
         }
@@ -113,7 +114,7 @@ impl<S: Store> Writer<S> {
                     let id = RequestId(ticket.id.load(Ordering::Acquire));
                     self.machine.handle(now, Input::Gone(id));
                 }
-                Mail::Idle(ticket) => self.idle.push(ticket),
+                Mail::Idle { ticket, all } => self.idle.push((ticket, all)),
             }
         }
         drop(tickets);
@@ -258,7 +259,7 @@ impl Shared {
             None => Unserved::Stopped,
         };
         let asked = left.into_iter().filter_map(|mail| match mail {
-            Mail::Request(_, ticket) | Mail::Idle(ticket) => Some(ticket),
+            Mail::Request(_, ticket) | Mail::Idle { ticket, .. } => Some(ticket),
             Mail::Input(_) | Mail::Gone(_) => None,
         });
         // Those in the mailbox were never looked at; those with a number may have been stored.
