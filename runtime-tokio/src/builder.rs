@@ -243,7 +243,7 @@ where
         let machine = Machine::new(config);
         let (store, of_writer) = (self.store, Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("windlass-writer".into());
-        let spawned = thread.spawn(move || writer::run(store, machine, of_writer));
+        let spawned = thread.spawn(move || writer::run(store, machine, &of_writer));
         spawned.map_err(|error| StartError::System(error.to_string()))?;
         tokio.spawn(deliver::deliver(Arc::clone(&shared)));
         tokio.spawn(supervise::watch(Arc::clone(&shared)));

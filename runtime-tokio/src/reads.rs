@@ -20,7 +20,9 @@ pub(crate) struct Readers {
 
 impl fmt::Debug for Readers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Readers").field("free", &self.free.available_permits()).finish()
+        f.debug_struct("Readers")
+            .field("free", &self.free.available_permits())
+            .finish_non_exhaustive()
     }
 }
 

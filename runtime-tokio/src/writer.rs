@@ -34,12 +34,12 @@ pub(crate) struct Writer<S> {
 }
 
 /// Runs the writer until it stops or dies, and leaves nobody waiting.
-pub(crate) fn run<S: Store>(store: S, machine: Machine, shared: Arc<Shared>) {
+pub(crate) fn run<S: Store>(store: S, machine: Machine, shared: &Arc<Shared>) {
     let (mail, out, idle) = (Vec::new(), Vec::new(), Vec::new());
     let figures = WriterFigures::default();
     let health = Health::Good;
     let mut writer =
-        Writer { store, machine, shared: Arc::clone(&shared), mail, out, idle, health, figures };
+        Writer { store, machine, shared: Arc::clone(shared), mail, out, idle, health, figures };
     let outcome = catch_unwind(AssertUnwindSafe(|| writer.run()));
     let cause = outcome.err().map(|panic| Cause::new(&panic_text(panic.as_ref())));
     let mut report = Report::of(writer.machine.shutdown_report(), cause.clone());

@@ -1,4 +1,5 @@
 //! What callers see: receipts, refusals, verdicts, events, commands; and that nobody blocks others.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod common;
 
@@ -89,7 +90,7 @@ async fn a_flood_is_refused_at_once_or_waits_and_workers_go_on() {
     let rig = Rig::default();
     let queue = Runtime::builder(rig.store())
         .mailbox(10)
-        .handler("work", |_: (), _: Context| async {})
+        .handler("work", |(): (), _: Context| async {})
         .start()
         .unwrap();
     queue.idle().await.unwrap();
@@ -132,14 +133,14 @@ async fn cancelling_a_running_job_stops_it_and_its_report_changes_nothing() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let (gate, mut pace) = paced();
     let queue = Runtime::builder(MemoryStore::new())
-        .handler("work", move |_: (), ctx: Context| {
+        .handler("work", move |(): (), ctx: Context| {
             let tell = tell.clone();
             async move {
                 tell.send(None).unwrap();
                 tell.send(Some(ctx.stopping().await)).unwrap();
             }
         })
-        .handler("other", move |_: (), ctx: Context| gate.clone().run(ctx))
+        .handler("other", move |(): (), ctx: Context| gate.clone().run(ctx))
         .start()
         .unwrap();
     let bystander = queue.enqueue(NewJob::of("other", &()).unwrap()).await.unwrap().id;
@@ -171,7 +172,7 @@ async fn cancelling_a_running_job_stops_it_and_its_report_changes_nothing() {
 async fn a_wait_ends_with_the_verdict_whether_it_came_before_or_after() {
     let (gate, mut pace) = paced();
     let queue = Runtime::builder(MemoryStore::new())
-        .handler("work", move |_: (), ctx: Context| gate.clone().run(ctx))
+        .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
         .start()
         .unwrap();
     let id = queue.enqueue(job()).await.unwrap().id;
@@ -200,7 +201,7 @@ async fn a_wait_hears_of_a_verdict_that_another_process_gave() {
     let waits = here.clone();
     let waits = tokio::spawn(async move { waits.wait(id).await });
     let there = Runtime::builder(SqliteStore::open(&path).unwrap())
-        .handler("work", |_: (), _: Context| async {})
+        .handler("work", |(): (), _: Context| async {})
         .start()
         .unwrap();
     assert_eq!(waits.await.unwrap().unwrap().job.state.name(), StateName::Done);
@@ -212,7 +213,7 @@ async fn events_tell_every_change_in_order_and_say_when_some_were_left_out() {
     let queue = TestQueue::start(
         Runtime::builder(MemoryStore::new())
             .event_buffer(4)
-            .handler("work", |_: (), _: Context| async {}),
+            .handler("work", |(): (), _: Context| async {}),
     )
     .unwrap();
     let mut events = queue.events();
@@ -249,7 +250,7 @@ async fn a_paused_queue_starts_nothing_and_a_limited_one_not_too_much() {
     let (now, peak) = (Arc::clone(&running), Arc::clone(&most));
     let queue = Runtime::builder(MemoryStore::new())
         .workers(8)
-        .handler("work", move |_: (), _: Context| {
+        .handler("work", move |(): (), _: Context| {
             let (now, peak) = (Arc::clone(&now), Arc::clone(&peak));
             async move {
                 peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -320,7 +321,7 @@ async fn figures_count_what_happened() {
     let queue = TestQueue::start(
         Runtime::builder(MemoryStore::new())
             .workers(3)
-            .handler("work", |_: (), _: Context| async {}),
+            .handler("work", |(): (), _: Context| async {}),
     )
     .unwrap();
     queue.enqueue_many((0..5).map(|_| job().delay(seconds(2)))).await.unwrap();

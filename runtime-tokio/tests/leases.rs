@@ -1,5 +1,6 @@
 //! Leases seen from the library: they are kept while work goes on, given up in time when they
 //! cannot be, and taken back from processes that died.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod common;
 
@@ -33,7 +34,7 @@ async fn a_verdict_that_cannot_be_written_is_tried_again_until_it_is() {
     let (gate, mut pace) = paced();
     let queue = Runtime::builder(rig.store())
         .clock(clock.clone())
-        .handler("work", move |_: (), ctx: Context| gate.clone().run(ctx))
+        .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
         .start()
         .unwrap();
     let id = queue.enqueue(job()).await.unwrap().id;
@@ -66,7 +67,7 @@ async fn a_verdict_that_cannot_be_written_is_tried_again_until_it_is() {
 async fn a_job_whose_heartbeats_cannot_be_written_is_stopped_before_its_lease_ends() {
     let rig = Rig::default();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let builder = Runtime::builder(rig.store()).handler("work", move |_: (), ctx: Context| {
+    let builder = Runtime::builder(rig.store()).handler("work", move |(): (), ctx: Context| {
         let tell = tell.clone();
         async move {
             tell.send(None).unwrap();
@@ -99,7 +100,7 @@ async fn a_job_longer_than_its_lease_runs_once() {
     let queue = Runtime::builder(rig.store())
         .clock(clock.clone())
         .workers(2)
-        .handler("work", move |_: (), ctx: Context| {
+        .handler("work", move |(): (), ctx: Context| {
             counted.fetch_add(1, Ordering::SeqCst);
             gate.clone().run(ctx)
         })
@@ -132,7 +133,7 @@ async fn a_crash_on_the_last_attempt_ends_in_the_dead_letter_queue_with_a_reason
     let (gate, mut pace) = paced();
     let queue = Runtime::builder(store)
         .clock(clock.clone())
-        .handler("work", move |_: (), ctx: Context| gate.clone().run(ctx))
+        .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
         .start()
         .unwrap();
     let last = job().max_retries(0).visibility_timeout(seconds(30));
@@ -142,7 +143,7 @@ async fn a_crash_on_the_last_attempt_ends_in_the_dead_letter_queue_with_a_reason
     let image = disk.crash_image();
     let again = Runtime::builder(image)
         .clock(clock.clone())
-        .handler("work", |_: (), _: Context| async {})
+        .handler("work", |(): (), _: Context| async {})
         .start()
         .unwrap();
     again.idle().await.unwrap();
@@ -169,7 +170,7 @@ async fn more_leases_of_a_dead_process_than_a_page_holds_are_all_taken_back() {
     clock.advance(seconds(31));
     let queue = Runtime::builder(store)
         .clock(clock.clone())
-        .handler("work", |_: (), _: Context| async {})
+        .handler("work", |(): (), _: Context| async {})
         .start()
         .unwrap();
     queue.idle().await.unwrap();
@@ -186,8 +187,8 @@ async fn a_hundred_thousand_jobs_due_at_one_instant_all_run_and_others_are_not_h
     let queue = TestQueue::start(
         Runtime::builder(MemoryStore::new())
             .workers(64)
-            .handler("work", |_: (), _: Context| async {})
-            .handler("urgent", |_: (), _: Context| async {}),
+            .handler("work", |(): (), _: Context| async {})
+            .handler("urgent", |(): (), _: Context| async {}),
     )
     .unwrap();
     for _ in 0..10 {
@@ -262,12 +263,12 @@ fn child(path: &std::path::Path) {
     tokio.block_on(async {
         let queue = Runtime::builder(SqliteStore::open(path).unwrap())
             .workers(1)
-            .handler("work", |_: (), _: Context| async {
+            .handler("work", |(): (), _: Context| async {
                 if true {
                     std::process::abort();
                 }
             })
-            .handler("good", |_: (), _: Context| async {})
+            .handler("good", |(): (), _: Context| async {})
             .start()
             .unwrap();
         let mut events = queue.events();
