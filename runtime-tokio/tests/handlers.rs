@@ -153,6 +153,11 @@ async fn a_panic_before_the_first_await_or_while_a_handler_is_dropped_ends_no_wo
                 assert!(given, "early");
                 async {}
             })
+            .handler("odd", |given: bool, _: Context| async move {
+                if !given {
+                    std::panic::panic_any(Fuse);
+                }
+            })
             .handler("late", |(): (), _: Context| async {
                 let _fuse = Fuse;
                 std::future::pending::<()>().await;
@@ -164,6 +169,9 @@ async fn a_panic_before_the_first_await_or_while_a_handler_is_dropped_ends_no_wo
         queue.enqueue(NewJob::of("early", &false).unwrap().max_retries(0)).await.unwrap().id;
     queue.run_until_idle().await;
     assert_eq!(state(&queue, early).await, StateName::Failed);
+    let odd = queue.enqueue(NewJob::of("odd", &false).unwrap().max_retries(0)).await.unwrap().id;
+    queue.run_until_idle().await;
+    assert_eq!(state(&queue, odd).await, StateName::Failed);
     let late = NewJob::of("late", &()).unwrap().max_retries(0).timeout(seconds(1));
     let late = queue.enqueue(late).await.unwrap().id;
     queue.clock().advance(seconds(1));

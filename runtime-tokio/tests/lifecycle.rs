@@ -196,6 +196,22 @@ async fn stops_at_once_from_many_sides_end_once_with_one_report() {
 }
 
 #[tokio::test]
+async fn a_caller_that_waits_for_quiet_is_answered_when_the_runtime_ends_before() {
+    let (gate, mut pace) = paced();
+    let queue = Runtime::builder(MemoryStore::new())
+        .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
+        .start()
+        .unwrap();
+    queue.enqueue(job("work")).await.unwrap();
+    pace.started().await;
+    let waits = queue.clone();
+    let waits = tokio::spawn(async move { waits.idle().await });
+    tokio::task::yield_now().await;
+    queue.stop_now().await;
+    assert_eq!(waits.await.unwrap(), Err(Unserved::Stopped));
+}
+
+#[tokio::test]
 async fn after_the_end_every_call_says_so() {
     let queue = Runtime::builder(MemoryStore::new())
         .handler("work", |(): (), _: Context| async {})
