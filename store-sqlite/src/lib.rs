@@ -31,6 +31,7 @@ mod plans;
 mod reader;
 mod recent;
 mod rows;
+mod space;
 mod store;
 mod tx;
 mod write;

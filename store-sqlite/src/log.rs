@@ -5,25 +5,109 @@
 //! later move writes them again, and with the log begun anew they are nowhere. So it is moved here,
 //! and after an error everything is moved once more, from the first page on, by one who is alone.
 
+use std::fs::OpenOptions;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
 use crate::error::{OpenError, TxError};
+use crate::files::beside;
 use crate::open::{self, Place};
 
 /// How many pages of log there may be before they are moved.
 const PAGES: i64 = 4_000;
+/// How many pages show that there is work enough to give the log its full size at once.
+const BUSY: i64 = 100;
+/// That full size, in bytes: all the pages, each with its header, and the commit that is one too
+/// many.
+const FULL_SIZE: u64 = 5_000 * (4_096 + 24) + 32;
+/// How many pages there may be before readers are waited for, so that the log can begin anew.
+const LONG: i64 = 4 * PAGES;
+/// How long they are waited for, once per `LONG` pages.
+const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Moves the log if it has grown long. To be called after every commit.
-pub(crate) fn tend(conn: &Connection) -> Result<(), TxError> {
-    let length = conn
-        .prepare_cached("PRAGMA wal_checkpoint(NOOP)")?
-        .query_row([], |row| row.get::<_, i64>(1))?;
-    if length >= PAGES {
-        checkpoint(conn, "PASSIVE")?;
+/// What this process knows of the log.
+#[derive(Debug)]
+pub(crate) struct Log {
+    path: PathBuf,
+    /// Whether it was seen to have its full size, or cannot have it.
+    grown: bool,
+    /// From how many pages on readers are waited for.
+    wait_at: i64,
+}
+
+impl Log {
+    /// The log of the database at this path.
+    pub(crate) fn of(database: &Path) -> Self {
+        Self { path: beside(database, "-wal"), grown: false, wait_at: LONG }
     }
-    Ok(())
+
+    /// Moves the log if it has grown long. To be called after every commit.
+    pub(crate) fn tend(&mut self, conn: &Connection) -> Result<(), TxError> {
+        let length = conn
+            .prepare_cached("PRAGMA wal_checkpoint(NOOP)")?
+            .query_row([], |row| row.get::<_, i64>(1))?;
+        if length >= BUSY && !self.grown {
+            self.grow(conn)?;
+        }
+        if length >= self.wait_at {
+            self.begin_anew(conn, length)
+        } else {
+            if length >= PAGES {
+                checkpoint(conn, "PASSIVE")?;
+            }
+            Ok(())
+        }
+    }
+
+    /// Moves the log, and waits for its readers: readers that follow each other without a gap
+    /// would let it grow for ever. One that stays costs no commit, and is waited for seldom.
+    fn begin_anew(&mut self, conn: &Connection, length: i64) -> Result<(), TxError> {
+        conn.busy_timeout(PATIENCE)?;
+        let moved = checkpoint(conn, "RESTART");
+        conn.busy_timeout(open::BUSY)?;
+        self.wait_at = if moved? { LONG } else { length + LONG };
+        Ok(())
+    }
+
+    /// Gives the log its full size at once. To overwrite a file costs less than half of appending
+    /// to it, where each sync has to bring the new length to the disk too.
+    ///
+    /// The log is written past its end here, by other means than SQLite's: it holds no lock on this
+    /// file, and while we hold the right to write nobody appends to it. Zeros are no frames.
+    fn grow(&mut self, conn: &Connection) -> Result<(), TxError> {
+        conn.execute_batch("BEGIN IMMEDIATE")?;
+        // Without space, or on a strange file system, the log grows as it is written.
+        let _ = fill_up(&self.path);
+        self.grown = true;
+        conn.execute_batch("ROLLBACK")?;
+        Ok(())
+    }
+}
+
+/// Writes zeros behind the end of a file, up to the full size of a log.
+fn fill_up(path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    let before = file.seek(SeekFrom::End(0))?;
+    let zeros = vec![0; 1 << 20];
+    let mut left = FULL_SIZE.saturating_sub(before);
+    let filled = loop {
+        if left == 0 {
+            break file.sync_all();
+        }
+        let step = usize::try_from(left).unwrap_or(usize::MAX).min(zeros.len());
+        if let Err(error) = file.write_all(&zeros[..step]) {
+            break Err(error);
+        }
+        left -= step as u64;
+    };
+    if filled.is_err() {
+        // The last space on a disk is not for zeros.
+        file.set_len(before)?;
+    }
+    filled
 }
 
 /// Moves all of the log, whatever was moved before, and empties it, if nobody else has the database

@@ -11,11 +11,12 @@ use windlass_core::{BatchId, Millis, Wall, apply};
 
 use crate::error::{OpenError, TxError};
 use crate::files::Files;
-use crate::log;
+use crate::log::{self, Log};
 use crate::names::Names;
 use crate::open::{self, Place};
 use crate::reader::{Pool, SqliteReader};
 use crate::recent::Recent;
+use crate::space;
 use crate::tx::SqliteTx;
 
 /// How often a process looks whether another has written.
@@ -36,6 +37,9 @@ pub struct SqliteStore {
     /// Pages moved into the database may be lost: see `log.rs`.
     distrusted: bool,
     files: Files,
+    log: Log,
+    /// More pages are free than need be kept.
+    spacious: bool,
     names: Names,
     recent: Recent,
     seen: Option<i64>,
@@ -60,6 +64,8 @@ impl SqliteStore {
         let pool = Pool::new(place.clone());
         Ok(Self {
             files: Files::of(&place.path),
+            log: Log::of(&place.path),
+            spacious: false,
             place,
             pool,
             conn: Ok(conn),
@@ -81,17 +87,17 @@ impl SqliteStore {
         self.files.check(&self.place).map_err(|meddled| meddled.before_commit())?;
         let begun = execute(conn, "BEGIN IMMEDIATE");
         begun.map_err(|error| error.before_commit())?;
-        match data_version(conn) {
-            Ok(version) => self.recent.begin(version),
-            Err(error) => {
-                self.undo();
-                return Err(error.before_commit());
+        let worked = data_version(conn).and_then(|version| {
+            self.recent.begin(version);
+            let recent = Some(&mut self.recent);
+            let mut tx = SqliteTx { conn, names: &mut self.names, recent, now };
+            let outcomes = apply(&mut tx, batch)?;
+            if outcomes.wrote && (self.spacious || batch.purge.is_some()) {
+                self.spacious = space::give_back(conn)?;
             }
-        }
-        let recent = Some(&mut self.recent);
-        let mut tx = SqliteTx { conn, names: &mut self.names, recent, now };
-        let applied = apply(&mut tx, batch);
-        let outcomes = match applied {
+            Ok(outcomes)
+        });
+        let outcomes = match worked {
             Ok(outcomes) if outcomes.wrote => outcomes,
             Ok(outcomes) => {
                 // Nothing was written: nothing is to be made durable.
@@ -139,7 +145,7 @@ impl SqliteStore {
 
     /// Moves the log if it has grown long. The commit before it stands, whatever happens here.
     fn tend_log(&mut self) {
-        let Ok(Err(error)) = self.conn.as_ref().map(log::tend) else { return };
+        let Ok(Err(error)) = self.conn.as_ref().map(|conn| self.log.tend(conn)) else { return };
         if !error.passes() {
             self.distrusted = true;
             let cause = format!("the log could not be moved into the database: {}", error.cause());
@@ -167,6 +173,7 @@ impl SqliteStore {
         }
         self.conn = Ok(open_durable(&self.place)?);
         self.files = Files::of(&self.place.path);
+        self.log = Log::of(&self.place.path);
         self.distrusted = false;
         // Versions of two connections cannot be compared: whoever asks next looks at everything.
         self.seen = self.seen.map(|_| i64::MIN);
