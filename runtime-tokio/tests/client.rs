@@ -311,6 +311,7 @@ async fn a_remote_worker_that_leaves_before_its_job_comes_leaves_the_job_to_othe
     let runs = queue.poll(poll(Millis::hours(1))).await.unwrap();
     assert_eq!(runs[0].job.id, id);
     assert_eq!(runs[0].job.attempts, 1, "the lost claim was not charged");
+    assert_eq!(runs[0].job.epoch.get(), 2, "nothing was claimed for the one who had left before");
     let verdict = Verdict::Complete { result: None };
     let settled = queue.settle(Settle { token: runs[0].job.token(), verdict }).await.unwrap();
     assert_eq!(settled, StateName::Done);

@@ -306,6 +306,31 @@ fn dropping_the_tokio_runtime_gives_back_what_runs_and_answers_whoever_is_outsid
 }
 
 #[test]
+fn a_program_that_ends_without_a_word_gives_back_what_runs() {
+    let store = MemoryStore::new();
+    let image = store.another();
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (gate, mut pace) = paced();
+    let id = tokio.block_on(async {
+        let queue = Runtime::builder(store)
+            .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
+            .start()
+            .unwrap();
+        let id = queue.enqueue(job("work")).await.unwrap().id;
+        pace.started().await;
+        // The last handle goes first, the tokio runtime right behind it.
+        id
+    });
+    drop(tokio);
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        let again =
+            Runtime::builder(image).handler("work", |(): (), _: Context| async {}).start().unwrap();
+        assert_eq!(again.wait(id).await.unwrap().job.attempts, 1);
+    });
+}
+
+#[test]
 fn a_start_outside_of_tokio_is_refused() {
     let started = Runtime::builder(MemoryStore::new()).start();
     assert!(matches!(started, Err(StartError::NoTokio)), "{started:?}");
