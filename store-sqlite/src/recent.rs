@@ -35,10 +35,10 @@ impl Recent {
 
     /// Follows what is written. If the transaction fails, everything must be forgotten.
     pub(crate) fn write(&mut self, changes: &Changes) {
-        for job in &changes.removes {
-            self.jobs.remove(&job.id);
+        for moved in &changes.removes {
+            self.jobs.remove(&moved.job.id);
         }
-        let updates = changes.updates.iter().map(|(_, after)| after);
+        let updates = changes.updates.iter().map(|moved| &moved.job);
         for job in changes.inserts.iter().chain(updates) {
             if job.lease().is_some() && self.jobs.len() < MOST {
                 self.jobs.insert(job.id, job.clone());

@@ -2,9 +2,10 @@
 
 use rusqlite::{Connection, params};
 use windlass_core::limits::ATTEMPTS_KEPT;
-use windlass_core::store::{Changes, CountDelta, Doc, Marker, Worker, WorkerKind};
+use windlass_core::store::{Changes, CountDelta, Doc, Marker, Moved, Worker, WorkerKind};
 use windlass_core::{
-    Attempt, AttemptOutcome, Excerpt, Job, KeyRecord, LeaseLength, Queue, State, Wall,
+    Attempt, AttemptOutcome, Excerpt, Job, KeyRecord, LeaseLength, Queue, Standing, State, View,
+    Wall,
 };
 
 use crate::names::Names;
@@ -97,17 +98,16 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
 }
 
 /// Changed rows, each by the narrowest statement that fits: the hot path is a claim or an end.
-fn update_jobs(conn: &Connection, jobs: &[(Job, Job)]) -> Found<()> {
-    let same_place = |before: &Job, after: &Job| {
-        (before.run_at, before.generation) == (after.run_at, after.generation)
-    };
+fn update_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
+    let same_place =
+        |from: &Standing, job: &Job| (from.run_at, from.generation) == (job.run_at, job.generation);
     let mut rest = Vec::new();
     let mut leased = conn.prepare_cached(LEASED)?;
     let mut finished = conn.prepare_cached(FINISHED)?;
-    for (before, job) in jobs {
+    for Moved { from, job } in jobs {
         let (view, at) = place(job);
-        match (&job.state, before.lease()) {
-            (State::Processing(lease), _) if same_place(before, job) => {
+        match (&job.state, from.view) {
+            (State::Processing(lease), _) if same_place(from, job) => {
                 leased.execute(params![
                     id_code(job.id),
                     at,
@@ -119,7 +119,9 @@ fn update_jobs(conn: &Connection, jobs: &[(Job, Job)]) -> Found<()> {
                     lease.worker.as_str(),
                 ])?;
             }
-            (State::Done { .. } | State::Failed { .. }, Some(_)) if same_place(before, job) => {
+            (State::Done { .. } | State::Failed { .. }, View::Processing)
+                if same_place(from, job) =>
+            {
                 let spent = spent_code(&job.state);
                 finished.execute(params![
                     id_code(job.id),
@@ -168,7 +170,7 @@ fn update_all_columns(conn: &Connection, jobs: &[&Job]) -> Found<()> {
     Ok(())
 }
 
-fn remove_jobs(conn: &Connection, jobs: &[Job]) -> Found<()> {
+fn remove_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
     for sql in [
         "DELETE FROM jobs WHERE id = ?1",
         "DELETE FROM payloads WHERE job = ?1",
@@ -181,7 +183,7 @@ fn remove_jobs(conn: &Connection, jobs: &[Job]) -> Found<()> {
             break;
         }
         let mut delete = conn.prepare_cached(sql)?;
-        for job in jobs {
+        for Moved { job, .. } in jobs {
             delete.execute([id_code(job.id)])?;
         }
     }
