@@ -11,7 +11,7 @@ use windlass_core::{
 use crate::bytes::utf8;
 use crate::names::Names;
 use crate::rows::{self, Numbers, QueueBytes, Seen, bad};
-use crate::sorted::{put_all, remove_all};
+use crate::sorted::{put_all, remove_all, replace_all};
 use crate::tables::{
     ATTEMPTS, Access, CANCELLED, COUNTS, DONE, ERRORS, FAILED, Found, JOBS, KEYS, LAST_ID, LEASED,
     MARKERS, META, ORPHANS, PAYLOADS, PROGRESS, QUEUES, READY, RESULTS, SCHEDULED, SETTINGS,
@@ -82,9 +82,9 @@ fn write_jobs(txn: &WriteTransaction, names: &mut Names, changes: &Changes) -> F
         index.remove(from, job, numbers);
     }
     let mut jobs = txn.open(JOBS)?;
-    for (id, row) in &updated {
-        jobs.insert(id, arena.slice(*row))?;
-    }
+    let updated: Vec<(u64, &[u8])> =
+        updated.iter().map(|(id, row)| (*id, arena.slice(*row))).collect();
+    replace_all(&mut jobs, &updated)?;
     let new: Vec<(u64, &[u8])> = new.iter().map(|(id, row)| (*id, arena.slice(*row))).collect();
     put_all(&mut jobs, &new)?;
     drop(jobs);

@@ -64,7 +64,15 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
                ?17, ?18, ?19, ?20, ?21)";
     let mut insert = conn.prepare_cached(sql)?;
+    // Most batches are of one queue and kind.
+    let mut latest: Option<(&Job, [i64; 3])> = None;
     for job in jobs {
+        let numbers = match latest {
+            Some((latest, numbers)) if same_names(latest, job) => numbers,
+            _ => numbers(conn, names, job)?,
+        };
+        latest = Some((job, numbers));
+        let [queue, kind, retry] = numbers;
         let (view, at) = place(job);
         let (rank, run_at, id) = rank_code(job.rank());
         let lease = job.lease();
@@ -72,8 +80,8 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
             id,
             view,
             at,
-            names.ensure_queue(conn, &job.queue)?,
-            names.ensure_kind(conn, &job.kind)?,
+            queue,
+            kind,
             rank,
             run_at,
             job.attempts,
@@ -81,7 +89,7 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
             job.epoch.get().cast_signed(),
             job.generation,
             job.visibility_timeout.get().cast_signed(),
-            names.ensure_retry(conn, job.retry)?,
+            retry,
             job.created_at.get(),
             job.updated_at.get(),
             job.started_at.map(Wall::get),
@@ -95,6 +103,19 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
     let sql = "UPDATE meta SET value = ?1 WHERE key = 'last_id'";
     conn.prepare_cached(sql)?.execute([id_code(last.id)])?;
     Ok(())
+}
+
+/// The numbers of a job's queue, kind and retry policy.
+fn numbers(conn: &Connection, names: &mut Names, job: &Job) -> Found<[i64; 3]> {
+    Ok([
+        names.ensure_queue(conn, &job.queue)?,
+        names.ensure_kind(conn, &job.kind)?,
+        names.ensure_retry(conn, job.retry)?,
+    ])
+}
+
+fn same_names(a: &Job, b: &Job) -> bool {
+    a.queue.same(&b.queue) && a.kind.same(&b.kind) && a.retry == b.retry
 }
 
 /// Changed rows, each by the narrowest statement that fits: the hot path is a claim or an end.
