@@ -47,6 +47,7 @@ impl RedbStore {
     /// Makes derived data agree with the rows again: counters are counted anew, indexes built
     /// anew, and what belongs to no job is removed. No job is touched.
     pub fn repair(&mut self) -> Result<(), StoreError> {
+        self.recent.forget();
         let opened = self.slot.alone();
         let db = opened.db().map_err(StoreError::Fatal)?;
         let mended = || -> Found<()> {
