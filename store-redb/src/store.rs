@@ -56,9 +56,9 @@ impl RedbStore {
     }
 
     fn run(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, Failure> {
-        self.source.check().map_err(Failure::Meddled)?;
         let slot = Arc::clone(&self.slot);
         let opened = slot.shared();
+        self.source.check().map_err(Failure::Meddled)?;
         let db = opened.db().map_err(Failure::Closed)?;
         let before = |error: TxError| Failure::Before(error);
         let mut txn = db.begin_write().map_err(|error| before(error.into()))?;
