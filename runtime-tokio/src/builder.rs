@@ -12,9 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use windlass_core::machine::{self, Config, Limits, Machine};
 use windlass_core::store::{Reader, Retention, Store, Worker, WorkerKind};
-use windlass_core::{
-    Demand, Kind, Kinds, Millis, Policy, ProcessId, QueueName, Queues, WorkerId,
-};
+use windlass_core::{Demand, Kind, Kinds, Millis, Policy, ProcessId, QueueName, Queues, WorkerId};
 
 use crate::clock::{Clock, SystemClock};
 use crate::handler::{Handler, Handlers};
@@ -259,8 +257,10 @@ where
     fn named_handlers(&mut self) -> Result<Handlers, StartError> {
         let mut handlers = BTreeMap::new();
         for (given, handler) in std::mem::take(&mut self.handlers) {
-            let kind = Kind::new(&given).map_err(|source| {
-                StartError::Name { what: "kind", given: given.clone(), source }
+            let kind = Kind::new(&given).map_err(|source| StartError::Name {
+                what: "kind",
+                given: given.clone(),
+                source,
             })?;
             if handlers.insert(kind, Arc::new(handler)).is_some() {
                 return Err(StartError::TwoHandlers(given));
@@ -277,8 +277,11 @@ where
         }
         let boot = boot_id()?;
         let id = format!("w-{boot:016x}");
-        let id = WorkerId::new(&id)
-            .map_err(|source| StartError::Name { what: "worker", given: id, source })?;
+        let id = WorkerId::new(&id).map_err(|source| StartError::Name {
+            what: "worker",
+            given: id,
+            source,
+        })?;
         let pid = Some(std::process::id());
         let worker = Worker { id, host: self.host.as_str().into(), pid, kind: WorkerKind::Local };
         let mut config = Config::new(ProcessId(boot), worker, slots);
@@ -296,8 +299,10 @@ where
     fn demanded(&self) -> Result<Queues, StartError> {
         let Some(given) = &self.queues else { return Ok(Queues::All) };
         let name = |given: &String| {
-            QueueName::new(given).map_err(|source| {
-                StartError::Name { what: "queue", given: given.clone(), source }
+            QueueName::new(given).map_err(|source| StartError::Name {
+                what: "queue",
+                given: given.clone(),
+                source,
             })
         };
         let names: Result<Vec<QueueName>, StartError> = given.iter().map(name).collect();
@@ -305,7 +310,8 @@ where
     }
 
     fn shared(&self, workers: usize) -> Result<Arc<Shared>, StartError> {
-        let reader = || self.store.reader().map(|reader| Box::new(reader) as Box<dyn Reader + Send>);
+        let reader =
+            || self.store.reader().map(|reader| Box::new(reader) as Box<dyn Reader + Send>);
         let readers: Result<Vec<_>, _> = (0..READERS).map(|_| reader()).collect();
         Ok(Arc::new(Shared {
             mailbox: Mailbox::new(self.room),

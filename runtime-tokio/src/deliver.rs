@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use windlass_core::machine::{Input, Run};
 
 use crate::context::{Attempt, Duty};
+use crate::lifecycle::AT_ONCE;
 use crate::shared::{Mail, Out, Response, Shared};
 use crate::sync::lock;
 
@@ -86,7 +87,7 @@ impl Drop for Leave {
         } else {
             // The runtime is gone: nothing can run here any more.
             drop(shared.slots.abandon());
-            shared.mailbox.close_gate(Mail::Input(Input::Force));
+            shared.mailbox.close_gate(Mail::Input(AT_ONCE));
         }
     }
 }

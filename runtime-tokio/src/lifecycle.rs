@@ -38,6 +38,9 @@ impl Report {
     }
 }
 
+/// Stop what runs now. Unlike a second [`Input::Force`], saying it again changes nothing.
+pub(crate) const AT_ONCE: Input = Input::Drain { deadline: Millis::ZERO };
+
 impl Shared {
     /// Begins to drain, unless that was begun before, and waits for the end.
     pub(crate) async fn drain(self: &Arc<Self>, deadline: Duration) -> Report {

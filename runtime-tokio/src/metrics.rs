@@ -146,6 +146,8 @@ pub struct Metrics {
     pub running: usize,
     /// Jobs that may run at once.
     pub workers: usize,
+    /// Whether the dispatcher has begun to stop.
+    pub draining: bool,
     /// How long claimed jobs had waited since they were due, in microseconds.
     pub wait: Histogram,
     /// How long attempts ran, in microseconds.
@@ -162,6 +164,7 @@ pub(crate) struct WriterFigures {
     pub(crate) dispatcher: Stats,
     pub(crate) refusals: Refusals,
     pub(crate) running: usize,
+    pub(crate) draining: bool,
     pub(crate) wait: Histogram,
     pub(crate) commit: Histogram,
     pub(crate) batch: Histogram,
@@ -231,6 +234,7 @@ impl Metrics {
             refusals,
             running: writer.running,
             workers,
+            draining: writer.draining,
             wait: writer.wait,
             run: tasks.run(),
             commit: writer.commit,

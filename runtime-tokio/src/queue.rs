@@ -13,7 +13,7 @@ use windlass_core::{
     Attempt, Counts, Job, JobId, QueueName, QueueRow, QueueSettings, StateName, Wall,
 };
 
-use crate::lifecycle::Report;
+use crate::lifecycle::{AT_ONCE, Report};
 use crate::metrics::Metrics;
 use crate::shared::{Mail, Shared};
 use crate::supervise::Health;
@@ -62,7 +62,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         let last = self.shared.handles.fetch_sub(1, Ordering::AcqRel) == 1;
         if last && !self.shared.abandoned.swap(true, Ordering::AcqRel) {
-            self.shared.mailbox.abandon(Mail::Input(Input::Force));
+            self.shared.mailbox.abandon(Mail::Input(AT_ONCE));
         }
     }
 }
@@ -167,8 +167,9 @@ impl Queue {
     /// Reads on a blocking thread, with everything a store can be asked.
     pub async fn read<R: Send + 'static>(
         &self,
-        read: impl FnOnce(&mut dyn windlass_core::store::Reader)
-            -> Result<R, windlass_core::store::StoreError>
+        read: impl FnOnce(
+            &mut dyn windlass_core::store::Reader,
+        ) -> Result<R, windlass_core::store::StoreError>
         + Send
         + 'static,
     ) -> Result<R, ReadError> {

@@ -160,9 +160,8 @@ async fn watch_one(shared: &Arc<Shared>) {
         }
         let now = shared.clock.now().mono;
         let trouble = Mono::new(pulse.trouble().unwrap_or(since));
-        shared.stop_attempts(StopReason::LeaseLost, |attempt| {
-            now.since(trouble) >= danger(attempt)
-        });
+        shared
+            .stop_attempts(StopReason::LeaseLost, |attempt| now.since(trouble) >= danger(attempt));
         shared.clock.sleep(now.plus(SHORTEST_LOOK.times(10))).await;
     }
 }

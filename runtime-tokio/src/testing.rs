@@ -83,9 +83,7 @@ impl Ran {
                 Outcome::Failed(failure.error.as_str().into())
             }
             Some(Verdict::Fail(failure)) => Outcome::FailedForGood(failure.error.as_str().into()),
-            Some(Verdict::Snooze { delay }) => {
-                Outcome::Snoozed(Duration::from_millis(delay.get()))
-            }
+            Some(Verdict::Snooze { delay }) => Outcome::Snoozed(Duration::from_millis(delay.get())),
             Some(Verdict::Release) | None => Outcome::Stopped,
         };
         let job = &attempt.job;

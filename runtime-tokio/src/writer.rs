@@ -212,11 +212,12 @@ impl<S: Store> Writer<S> {
     fn publish(&mut self) {
         self.figures.dispatcher = *self.machine.stats();
         self.figures.running = self.machine.running();
+        self.figures.draining = self.machine.phase() != Phase::Running;
         *lock(&self.shared.writer_figures) = self.figures;
     }
 
-    /// The tokio runtime is gone, and with it every worker: what was claimed is given back, and
-    /// the writer stops.
+    /// The tokio runtime is gone, and with it every worker: what was claimed is given back. The
+    /// delivery task has left word to stop.
     fn undelivered(&mut self) {
         let now = self.shared.clock.now();
         for out in mem::take(&mut self.out) {
@@ -230,9 +231,6 @@ impl<S: Store> Writer<S> {
                 }
                 Out::Stop(..) | Out::Changed(..) | Out::News | Out::Lost => {}
             }
-        }
-        if self.machine.phase() == Phase::Running {
-            self.machine.handle(now, Input::Force);
         }
     }
 }
