@@ -42,11 +42,12 @@ pub(crate) struct App {
     pub(crate) local_demand: Option<Demand>,
 }
 
-impl App {
-    pub(crate) fn now(&self) -> Wall {
-        SystemClock.now().wall
-    }
+/// What time it is.
+pub(crate) fn now() -> Wall {
+    SystemClock.now().wall
+}
 
+impl App {
     /// What a stored job survives, as clients are told.
     pub(crate) fn durability(&self) -> &'static str {
         match self.queue.durability() {

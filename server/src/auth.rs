@@ -223,6 +223,11 @@ fn readable_by_all(_: &Path) -> bool {
 mod tests {
     use super::*;
 
+    fn hex(secret: &str) -> String {
+        let digits = |byte: &u8| [byte >> 4, byte & 15].map(|n| char::from_digit(n.into(), 16));
+        sha256(secret).iter().flat_map(digits).flatten().collect()
+    }
+
     fn with(token: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
@@ -231,8 +236,7 @@ mod tests {
 
     #[test]
     fn a_token_is_known_by_its_secret_or_by_its_digest() {
-        let digest = sha256("another-long-secret");
-        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex("another-long-secret");
         let text =
             format!("# who\n\nci read,enqueue a-long-enough-secret\nops admin sha256:{hex}\n");
         let tokens = Tokens(parse(&text).unwrap());
@@ -246,8 +250,7 @@ mod tests {
     #[test]
     fn an_unknown_token_a_digest_and_no_token_are_refused() {
         let tokens = Tokens(parse("ci read a-long-enough-secret").unwrap());
-        let hex: String =
-            sha256("a-long-enough-secret").iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex("a-long-enough-secret");
         for headers in [with("wrong"), with(""), with(&format!("sha256:{hex}")), HeaderMap::new()] {
             assert_eq!(tokens.caller(&headers).unwrap_err().kind(), problem::UNAUTHORIZED);
         }

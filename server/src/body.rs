@@ -36,6 +36,14 @@ impl Body {
         Self { content: Content::Stream(receiver), conn: None }
     }
 
+    /// The bytes of a body that was made of bytes.
+    pub(crate) fn into_bytes(mut self) -> Bytes {
+        match &mut self.content {
+            Content::Full(bytes) => bytes.take().unwrap_or_default(),
+            Content::Stream(_) => Bytes::new(),
+        }
+    }
+
     /// Tells this connection what becomes of the body.
     pub(crate) fn on(mut self, conn: Arc<Conn>) -> Self {
         self.conn = Some(conn);

@@ -48,8 +48,8 @@ pub(crate) struct ServeArgs {
     /// How long running jobs have after a signal, like 30s or 1m30s.
     #[arg(long, env = "WINDLASS_DRAIN_TIMEOUT", default_value = "30s", value_parser = duration)]
     pub(crate) drain_timeout: Duration,
-    /// A file of tokens, one per line: NAME SCOPE[,SCOPE...] SECRET. Scopes are read, enqueue, work,
-    /// admin; a secret may be written as sha256:HEX; # begins a comment.
+    /// A file of tokens, one per line: NAME SCOPE[,SCOPE...] SECRET. Scopes are read, enqueue,
+    /// work, admin; a secret may be written as sha256:HEX; # begins a comment.
     #[arg(long, env = "WINDLASS_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// A certificate chain in PEM, for TLS.
@@ -68,7 +68,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "WINDLASS_LOG_LEVEL", default_value = "info")]
     pub(crate) log_level: String,
     /// How long an idempotency key is remembered from the creation of its job.
-    #[arg(long, env = "WINDLASS_IDEMPOTENCY_WINDOW", default_value = "24h", value_parser = duration)]
+    #[arg(
+        long,
+        env = "WINDLASS_IDEMPOTENCY_WINDOW",
+        default_value = "24h",
+        value_parser = duration
+    )]
     pub(crate) idempotency_window: Duration,
     /// How long finished jobs are kept, like 7d; forever if not given.
     #[arg(long, env = "WINDLASS_KEEP_DONE", value_parser = duration)]
@@ -193,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_length_of_time_is_read_with_its_units() {
-        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5_400)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_mins(90)));
         assert_eq!(duration("1500ms"), Ok(Duration::from_millis(1_500)));
         for text in
             ["", "30", "s", "3x", "-1s", "1.5s", "99999999999999999999s", "18446744073709551615d"]

@@ -14,7 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use windlass_core::LeaseToken;
 
-use crate::limits::Limits;
+use crate::limits::{HEAD_BYTES, HEADERS, Limits};
+use crate::problem::{self, Problem};
 
 /// What the server knows of one connection.
 #[derive(Debug)]
@@ -61,6 +62,11 @@ impl Conn {
         let mut state = self.state();
         state.phase = phase;
         state.since = Instant::now();
+    }
+
+    /// Whether no request is being served: what is written now does not come from a handler.
+    fn is_unserved(&self) -> bool {
+        matches!(self.state().phase, Phase::Idle | Phase::Head)
     }
 
     /// The head of a request was read.
@@ -146,10 +152,36 @@ impl Conn {
 }
 
 /// A socket that tells its [`Conn`] what passes.
+///
+/// hyper answers heads that it cannot read by itself, with a bare status. A client gets a problem
+/// with all headers in its place.
 #[derive(Debug)]
 pub(crate) struct Wire<T> {
-    pub(crate) io: T,
-    pub(crate) conn: Arc<Conn>,
+    io: T,
+    conn: Arc<Conn>,
+    /// What goes out instead of such an answer, and how much of it has.
+    instead: Option<(Vec<u8>, usize)>,
+}
+
+impl<T> Wire<T> {
+    pub(crate) fn new(io: T, conn: Arc<Conn>) -> Self {
+        Self { io, conn, instead: None }
+    }
+}
+
+/// The problem in place of hyper's own answer, if this is one.
+fn problem_for(bytes: &[u8]) -> Option<Problem> {
+    let status = bytes.strip_prefix(b"HTTP/1.")?.get(2..5)?;
+    let (kind, detail) = match status {
+        b"400" => (problem::BAD_REQUEST, "this is not a request of HTTP/1.1".into()),
+        b"414" => (problem::URI_TOO_LONG, "the address is too long".into()),
+        b"431" => {
+            let detail = format!("at most {HEADERS} headers, {HEAD_BYTES} bytes in all");
+            (problem::HEAD_TOO_LARGE, detail)
+        }
+        _ => return None,
+    };
+    Some(Problem::new(kind, detail))
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
@@ -166,6 +198,20 @@ impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
 }
 
 impl<T: AsyncWrite + Unpin> Wire<T> {
+    /// Writes what goes out instead of `bytes`, if something does: all of it, then `bytes` count
+    /// as written.
+    fn poll_instead(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<bool>> {
+        if self.instead.is_none() && self.conn.is_unserved() {
+            self.instead = problem_for(bytes).map(|problem| (problem.into_bytes(), 0));
+        }
+        let Some((answer, written)) = &mut self.instead else { return Poll::Ready(Ok(false)) };
+        while *written < answer.len() {
+            *written += ready!(Pin::new(&mut self.io).poll_write(cx, &answer[*written..]))?;
+        }
+        self.instead = None;
+        Poll::Ready(Ok(true))
+    }
+
     fn note<R>(&self, result: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         match &result {
             Poll::Pending => self.conn.blocked(),
@@ -181,7 +227,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.io).poll_write(cx, bytes);
+        let result = match self.poll_instead(cx, bytes) {
+            Poll::Ready(Ok(false)) => Pin::new(&mut self.io).poll_write(cx, bytes),
+            other => other.map_ok(|_| bytes.len()),
+        };
         self.note(result)
     }
 
@@ -190,7 +239,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.io).poll_write_vectored(cx, bytes);
+        let first = bytes.first().map_or(&[][..], |slice| &**slice);
+        let result = match self.poll_instead(cx, first) {
+            Poll::Ready(Ok(false)) => Pin::new(&mut self.io).poll_write_vectored(cx, bytes),
+            other => other.map_ok(|_| bytes.iter().map(|slice| slice.len()).sum()),
+        };
         self.note(result)
     }
 

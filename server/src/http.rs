@@ -22,6 +22,7 @@ use windlass_core::{LeaseToken, Verdict};
 use crate::app::{App, Stage};
 use crate::connection::{Conn, Wire};
 use crate::limits::{HEAD_BYTES, HEADERS, REFUSALS};
+use crate::problem::{self, Problem};
 use crate::router;
 use crate::routes::Routes;
 
@@ -71,18 +72,11 @@ pub(crate) async fn serve(
 
 /// Tells a client that there are too many, without reading what it asks.
 async fn refuse(mut stream: TcpStream, limit: usize, _permit: OwnedSemaphorePermit) {
-    let body = format!(
-        "{{\"type\":\"urn:windlass:error:overloaded\",\"title\":\"The server has too much to do\",\
-         \"status\":503,\"detail\":\"there are {limit} connections already, as many as may be; \
-         try again shortly\"}}"
-    );
-    let answer = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n\
-         retry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
+    let detail =
+        format!("there are {limit} connections already, as many as may be; try again shortly");
+    let answer = Problem::new(problem::OVERLOADED, detail).into_bytes();
     let writing = async {
-        stream.write_all(answer.as_bytes()).await?;
+        stream.write_all(&answer).await?;
         stream.shutdown().await
     };
     // A client that does not listen is not waited for.
@@ -135,7 +129,7 @@ where
             router::answer(app, routes, conn, peer.ip(), request)
         }
     });
-    let io = TokioIo::new(Wire { io: stream, conn: Arc::clone(conn) });
+    let io = TokioIo::new(Wire::new(stream, Arc::clone(conn)));
     // The head's time is minded here, by the phases of `Conn`: hyper's own timer would also end
     // connections that are merely idle.
     let connection = http1::Builder::new()

@@ -71,7 +71,7 @@ impl Tally {
             (from, Some(StateName::Failed)) if from != change.to => self.failed += 1,
             (from, Some(StateName::Cancelled)) if from != change.to => self.cancelled += 1,
             (Some(StateName::Processing), Some(StateName::Queued | StateName::Processing)) => {
-                self.retried += 1
+                self.retried += 1;
             }
             _ => {}
         }

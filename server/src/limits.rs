@@ -64,7 +64,7 @@ impl Default for Limits {
             connections: 1_024,
             head_read: Duration::from_secs(5),
             body_read: Duration::from_secs(15),
-            idle: Duration::from_secs(60),
+            idle: Duration::from_mins(1),
             write_stall: Duration::from_secs(30),
             heartbeat: Duration::from_secs(15),
         }

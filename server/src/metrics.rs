@@ -1,4 +1,4 @@
-//! Figures as Prometheus reads them (OpenMetrics text). Counters are always on; no job is looked at.
+//! Figures as Prometheus reads them (OpenMetrics text). They are always on; no job is looked at.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use windlass_core::{Counts, QueueRow, View, Wall};
 use windlass_runtime_tokio::{self as runtime, BUCKETS, Metrics};
 
-use crate::app::App;
+use crate::app::{App, now};
 use crate::hub::Tally;
 use crate::limits::METRIC_QUEUES;
 use crate::problem::{self, Problem};
@@ -113,7 +113,7 @@ impl Snapshot {
         let mut wal = app.store.clone().into_os_string();
         wal.push("-wal");
         Self {
-            queues: queue_figures(rows, app.now()),
+            queues: queue_figures(rows, now()),
             tallies: app.hub.tallies(),
             runtime: app.queue.metrics(),
             mailbox: app.queue.mailbox_depth(),

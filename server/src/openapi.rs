@@ -1,6 +1,7 @@
 //! The OpenAPI document, made from the table of routes and from the types on the wire.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::LazyLock;
 
 use schemars::SchemaGenerator;
@@ -69,7 +70,7 @@ fn description() -> String {
          `x-request-id`. Problems, by `type` without `urn:windlass:error:`:\n\n",
     );
     for kind in problem::ALL {
-        text.push_str(&format!("* `{}` ({}): {}.\n", kind.name, kind.status, kind.title));
+        let _ = writeln!(text, "* `{}` ({}): {}.", kind.name, kind.status, kind.title);
     }
     text
 }
@@ -161,11 +162,10 @@ fn responses(route: &Route, answers: &mut SchemaGenerator) -> Map<String, Value>
     }
     for (status, kinds) in by_status {
         let names: Vec<String> = kinds.iter().map(|kind| format!("`{}`", kind.name)).collect();
+        let schema = json!({ "$ref": "#/components/schemas/Problem" });
         let mut response = json!({
             "description": names.join(", "),
-            "content": {
-                "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } },
-            },
+            "content": { "application/problem+json": { "schema": schema } },
         });
         if status == 503 {
             let schema = json!({ "type": "integer" });
@@ -182,6 +182,7 @@ fn problems(route: &Route) -> Vec<Kind> {
         problem::BAD_REQUEST,
         problem::CROSS_SITE,
         problem::URI_TOO_LONG,
+        problem::HEAD_TOO_LARGE,
         problem::UNSUPPORTED_MEDIA_TYPE,
         problem::TOO_LARGE,
         problem::BODY_TIMEOUT,

@@ -1,5 +1,7 @@
 //! Refusals as RFC 9457 problems. Every kind is named here once; a detail says what to do.
 
+use std::fmt::Display;
+
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
@@ -13,6 +15,7 @@ use windlass_runtime_tokio::{CommandError, EnqueueError, InvalidJob, ReadError, 
 
 use crate::body::Body;
 use crate::wire::rfc3339;
+use crate::{guard, router};
 
 /// A kind of problem: its stable name, what it is called, and its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,7 @@ kinds! {
     UNSUPPORTED_MEDIA_TYPE = 415 "unsupported-media-type" "The body must be JSON";
     MISDIRECTED = 421 "misdirected" "This server does not go by that name";
     INVALID = 422 "invalid" "A field is not valid";
+    HEAD_TOO_LARGE = 431 "head-too-large" "The headers are too many or too large";
     INTERNAL = 500 "internal" "The server made a mistake";
     QUEUE_FULL = 503 "queue-full" "The queue is full";
     SHUTTING_DOWN = 503 "shutting-down" "The server is shutting down";
@@ -127,8 +131,8 @@ impl Problem {
     }
 
     /// One field that is not valid.
-    pub(crate) fn field(pointer: &str, detail: impl ToString) -> Self {
-        Self::fields(vec![FieldError { pointer: pointer.into(), detail: detail.to_string() }])
+    pub(crate) fn field(pointer: &str, detail: impl Display) -> Self {
+        Self::fields(vec![FieldError { pointer: pointer.into(), detail: format!("{detail}") }])
     }
 
     pub(crate) fn no_job(id: JobId) -> Self {
@@ -190,6 +194,27 @@ impl Problem {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+
+    /// The whole answer as it goes over the wire, for those whose request was not read.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        let mut response = self.closing().into_response();
+        guard::protect(&mut response);
+        let (head, body) = response.into_parts();
+        let body = body.into_bytes();
+        let reason = head.status.canonical_reason().unwrap_or_default();
+        let mut bytes = format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16()).into_bytes();
+        for (name, value) in &head.headers {
+            bytes.extend_from_slice(name.as_str().as_bytes());
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(value.as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        }
+        let id = router::new_request_id();
+        let rest = format!("x-request-id: {id}\r\ncontent-length: {}\r\n\r\n", body.len());
+        bytes.extend_from_slice(rest.as_bytes());
+        bytes.extend_from_slice(&body);
+        bytes
     }
 
     fn status(&self) -> StatusCode {

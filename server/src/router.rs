@@ -126,8 +126,13 @@ fn request_id(headers: &HeaderMap) -> String {
     };
     match given.filter(fit) {
         Some(text) => text.into(),
-        None => format!("{:016x}", getrandom::u64().unwrap_or_default()),
+        None => new_request_id(),
     }
+}
+
+/// An id that no other request has.
+pub(crate) fn new_request_id() -> String {
+    format!("{:016x}", getrandom::u64().unwrap_or_default())
 }
 
 /// Runs a future to its end; nothing if it panics.
@@ -297,15 +302,15 @@ pub(crate) fn ok(value: &impl Serialize) -> Answer {
 }
 
 /// An answer without a body.
-pub(crate) fn no_content() -> Answer {
+pub(crate) fn no_content() -> Response<Body> {
     let mut response = Response::new(Body::full(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    response
 }
 
 /// A text of this type.
-pub(crate) fn text(content_type: &'static str, text: impl Into<Bytes>) -> Answer {
+pub(crate) fn text(content_type: &'static str, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::full(text.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    Ok(response)
+    response
 }

@@ -88,7 +88,7 @@ impl Route {
 
     fn reads<T: JsonSchema>(mut self, body: BodyKind, example: &'static str) -> Self {
         self.body = body;
-        self.doc.request = Some(|generator| generator.subschema_for::<T>());
+        self.doc.request = Some(SchemaGenerator::subschema_for::<T>);
         self.doc.example = Some(example);
         self
     }
@@ -99,7 +99,7 @@ impl Route {
     }
 
     fn answers<T: JsonSchema>(mut self, status: u16, description: &'static str) -> Self {
-        let schema: SchemaOf = |generator| generator.subschema_for::<T>();
+        let schema: SchemaOf = SchemaGenerator::subschema_for::<T>;
         let content_type = "application/json";
         self.doc.answers.push(Reply { status, description, schema: Some(schema), content_type });
         self
@@ -311,8 +311,8 @@ fn working() -> Vec<Route> {
             .refuses(&BUSY),
         Route::new(Method::POST, "/jobs/reports", Scope::Work, "report", run!(work::reports))
             .says(
-                "Verdicts on up to 10 000 jobs in one commit: complete, fail, release, snooze. Each \
-                 has its own answer, in order.",
+                "Verdicts on up to 10 000 jobs in one commit: complete, fail, release, snooze. \
+                 Each has its own answer, in order.",
             )
             .reads::<wire::Reports<'_>>(BodyKind::Batch, reports)
             .answers::<wire::ReportsAnswer>(200, "One result per report.")
@@ -453,9 +453,7 @@ impl Routes {
         }
         let mut paths = Router::new();
         for (path, routes) in by_path {
-            paths
-                .insert(path, routes)
-                .expect("the table holds paths that do not clash: see the test");
+            paths.insert(path, routes).expect("the paths of the table do not clash: see the test");
         }
         Arc::new(Self { paths })
     }
@@ -464,13 +462,11 @@ impl Routes {
         let Ok(found) = self.paths.at(path) else { return Found::Nothing };
         let wanted = if method == Method::HEAD { &Method::GET } else { method };
         let param = found.params.iter().next().map(|(_, value)| wire::unescaped(value));
-        match found.value.iter().find(|route| route.method == *wanted) {
-            Some(route) => Found::Route(route, param),
-            None => {
-                let methods = found.value.iter().map(|route| route.method.as_str());
-                Found::OtherMethods(methods.collect::<Vec<_>>().join(", "))
-            }
+        if let Some(route) = found.value.iter().find(|route| route.method == *wanted) {
+            return Found::Route(route, param);
         }
+        let methods = found.value.iter().map(|route| route.method.as_str());
+        Found::OtherMethods(methods.collect::<Vec<_>>().join(", "))
     }
 }
 

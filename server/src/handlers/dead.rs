@@ -34,7 +34,7 @@ pub(crate) async fn retry_many(call: Call) -> Answer {
 pub(crate) async fn discard(call: Call) -> Answer {
     let id = dead(&call.app, call.job_id()?).await?;
     call.app.queue.delete(id).await?;
-    router::no_content()
+    Ok(router::no_content())
 }
 
 /// The job, if it is in the dead-letter queue.

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use windlass_core::limits::JOBS_PER_REQUEST;
 use windlass_core::{self as core, JobId, Policy, QueueSettings};
 
-use crate::app::App;
+use crate::app::{App, now};
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
 use crate::wire::{self, Batch, BatchAnswer, BatchResult, Enqueued, NewJob};
@@ -37,14 +37,12 @@ pub(crate) async fn one(call: Call) -> Answer {
 /// The job as it is stored. It is stored whatever happens here, so this must not look like a
 /// refusal: a job that is gone already, or cannot be read now, is shown as it was sent.
 async fn shown(app: &App, id: JobId, job: &core::NewJob) -> Result<wire::Job, Problem> {
-    match app.lookup.job(id).await {
-        Ok(Some(detail)) => Ok(wire::Job::of(detail)),
-        Ok(None) | Err(_) => {
-            let terms = job.terms(&QueueSettings::default(), &Policy::default());
-            let stored = job.admit(id, terms, app.now())?;
-            Ok(wire::Job::bare(&stored, job.payload.clone()))
-        }
+    if let Ok(Some(detail)) = app.lookup.job(id).await {
+        return Ok(wire::Job::of(detail));
     }
+    let terms = job.terms(&QueueSettings::default(), &Policy::default());
+    let stored = job.admit(id, terms, now())?;
+    Ok(wire::Job::bare(&stored, job.payload.clone()))
 }
 
 /// `POST /jobs/batch`
@@ -62,35 +60,22 @@ pub(crate) async fn batch(call: Call) -> Answer {
     }
     let parsed: Vec<Result<core::NewJob, Problem>> =
         batch.jobs.iter().map(|raw: &&RawValue| parse(raw.get().as_bytes(), None)).collect();
-    let good: Vec<core::NewJob> =
-        parsed.iter().filter_map(|job| job.as_ref().ok().cloned()).collect();
-    let stored = match good.is_empty() {
-        true => Vec::new(),
-        false => call.app.queue.try_enqueue_many(good).await?,
-    };
-    let mut stored = stored.into_iter();
-    let mut results = Vec::with_capacity(count);
-    for job in parsed {
-        let result = match job {
-            Err(problem) => Err(problem),
-            Ok(job) => match stored.next() {
-                Some(Ok(receipt)) => {
-                    if receipt.duplicate {
-                        call.app.hub.deduplicated(&job.queue, 1);
-                    }
-                    Ok(receipt)
-                }
-                Some(Err(error)) => Err(error.into()),
-                None => Err(Problem::new(problem::OUTCOME_UNKNOWN, "no answer came for this job")),
-            },
-        };
-        results.push(match result {
-            Ok(receipt) => {
-                BatchResult::Stored { id: receipt.id.get(), duplicate: receipt.duplicate }
-            }
-            Err(problem) => BatchResult::Refused { error: problem.document() },
-        });
+    let good: Vec<core::NewJob> = parsed.iter().flatten().cloned().collect();
+    let mut stored = Vec::new().into_iter();
+    if !good.is_empty() {
+        stored = call.app.queue.try_enqueue_many(good).await?.into_iter();
     }
+    let mut answer = |job: Result<core::NewJob, Problem>| {
+        let queue = job?.queue;
+        let missing = || Problem::new(problem::OUTCOME_UNKNOWN, "no answer came for this job");
+        let receipt = stored.next().ok_or_else(missing)??;
+        if receipt.duplicate {
+            call.app.hub.deduplicated(&queue, 1);
+        }
+        Ok(BatchResult::Stored { id: receipt.id.get(), duplicate: receipt.duplicate })
+    };
+    let refused = |problem: Problem| BatchResult::Refused { error: problem.document() };
+    let results = parsed.into_iter().map(|job| answer(job).unwrap_or_else(refused)).collect();
     router::json(StatusCode::ACCEPTED, &BatchAnswer { results })
 }
 

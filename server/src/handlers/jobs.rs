@@ -5,11 +5,12 @@ use windlass_core::{
     self as core, Demand, Job, JobId, Kind, Payload, QueueName, Surroundings, View, Wall, explain,
 };
 
+use crate::app::{App, now};
 use crate::limits::{PAGE, PAGE_BYTES};
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
+use crate::wire;
 use crate::wire::{Attempts, Explained, JobAnswer, JobList, Query};
-use crate::{app::App, wire};
 
 /// `GET /jobs/{id}`
 pub(crate) async fn get(call: Call) -> Answer {
@@ -134,7 +135,7 @@ pub(crate) async fn explained(call: Call) -> Answer {
     };
     let found = call.app.queue.read(read).await?;
     let (job, row) = found.ok_or_else(|| Problem::no_job(id))?;
-    let now = call.app.now();
+    let now = now();
     let counts = row.as_ref().map(core::QueueRow::total).unwrap_or_default();
     let queue = row.map_or_else(|| core::Queue::new(job.queue.clone()), |row| row.queue);
     let mut demands: Vec<Demand> = call.app.pollers.demands(now);
@@ -172,7 +173,7 @@ pub(super) async fn changed(app: &App, job: Job) -> Answer {
 /// `DELETE /jobs/{id}`
 pub(crate) async fn delete(call: Call) -> Answer {
     call.app.queue.delete(call.job_id()?).await?;
-    router::no_content()
+    Ok(router::no_content())
 }
 
 #[cfg(test)]

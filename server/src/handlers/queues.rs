@@ -3,7 +3,7 @@
 use windlass_core::store::{Reader, StoreError};
 use windlass_core::{QueueName, QueueRow, View, Wall};
 
-use crate::app::App;
+use crate::app::{App, now};
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
 use crate::wire::{self, Queue, QueueList, Settings};
@@ -12,7 +12,7 @@ use crate::wire::{self, Queue, QueueList, Settings};
 pub(crate) async fn list(call: Call) -> Answer {
     call.query(&[])?;
     let rows = rows(&call.app).await?;
-    let now = call.app.now();
+    let now = now();
     let queues = rows.iter().map(|(row, oldest)| Queue::of(row, *oldest, now)).collect();
     router::ok(&QueueList { queues })
 }
@@ -70,5 +70,5 @@ async fn one(app: &App, name: QueueName) -> Answer {
             format!("there is no queue {name}; it is made by its first job or its settings");
         Problem::new(problem::NOT_FOUND, detail)
     })?;
-    router::ok(&Queue::of(&row, oldest, app.now()))
+    router::ok(&Queue::of(&row, oldest, now()))
 }

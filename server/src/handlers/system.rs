@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_runtime_tokio::{Health, NewJob};
 
-use crate::app::{SILENT, Stage};
+use crate::app::{SILENT, Stage, now};
 use crate::handlers::queues;
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
@@ -15,7 +15,7 @@ use crate::{events, metrics, openapi, page};
 pub(crate) async fn workers(call: Call) -> Answer {
     call.query(&[])?;
     let rows = call.app.queue.workers().await?;
-    let now = call.app.now();
+    let now = now();
     let workers = rows.iter().map(|row| Worker::of(row, now, SILENT)).collect();
     router::ok(&WorkerList { workers })
 }
@@ -31,7 +31,7 @@ pub(crate) async fn metrics(call: Call) -> Answer {
     call.query(&[])?;
     let rows = queues::rows(&call.app).await?;
     let text = metrics::text(&call.app, &rows)?;
-    router::text(metrics::CONTENT_TYPE, text)
+    Ok(router::text(metrics::CONTENT_TYPE, text))
 }
 
 /// `GET /livez`: the loop that writes is there.
@@ -74,12 +74,12 @@ pub(crate) async fn readyz(call: Call) -> Answer {
 /// `GET /openapi.json`
 pub(crate) async fn openapi(call: Call) -> Answer {
     call.query(&[])?;
-    router::text("application/json", openapi::text())
+    Ok(router::text("application/json", openapi::text()))
 }
 
 /// `GET /`
 pub(crate) async fn dashboard(call: Call) -> Answer {
     let rows = queues::rows(&call.app).await?;
     let health = call.app.queue.health();
-    router::text("text/html; charset=utf-8", page::page(&rows, &health, call.app.now()))
+    Ok(router::text("text/html; charset=utf-8", page::page(&rows, &health, now())))
 }

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 use windlass_core::store::Settle;
 
-use crate::app::Stage;
+use crate::app::{Stage, now};
 use crate::limits::REPORTS;
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
@@ -16,7 +16,7 @@ use crate::wire::{
 /// claimed for it is given back.
 pub(crate) async fn poll(call: Call) -> Answer {
     let poll = wire::json::<Poll>(&call.body)?.check(&call.peer.to_string())?;
-    call.app.pollers.note(&poll.worker.id, &poll.demand, call.app.now());
+    call.app.pollers.note(&poll.worker.id, &poll.demand, now());
     let runs = tokio::select! {
         runs = call.app.queue.poll(poll) => runs?,
         // Sent home before they are waited for.

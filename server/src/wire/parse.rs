@@ -230,7 +230,7 @@ mod tests {
         let deep = "[".repeat(100_000);
         for body in ["", "{", "{}{}", "nul", "\u{feff}{}", deep.as_str()] {
             let error = json::<serde::de::IgnoredAny>(body.as_bytes()).unwrap_err();
-            assert_eq!(error.kind(), problem::BAD_JSON, "{:.20}", body);
+            assert_eq!(error.kind(), problem::BAD_JSON, "{body:.20}");
         }
         let error = json::<Shape<'_>>(br#"{"any":"\xff"}"#).unwrap_err();
         assert_eq!(error.kind(), problem::BAD_JSON);

@@ -1,5 +1,6 @@
 //! Tokens and scopes on every route, other web sites, and what must never show in the log.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use crate::common::{Place, STORES, Server, operations};
@@ -95,7 +96,6 @@ fn a_token_file_that_cannot_be_used_is_refused_without_its_secrets() {
     let place = Place::new("sqlite");
     let bad = place.private_file("bad", "ops everything a-secret-that-is-long-enough\n");
     let open = place.private_file("open", TOKENS);
-    use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).unwrap();
     let empty = place.private_file("empty", "# nobody\n");
     let missing = place.path("missing");
@@ -196,7 +196,6 @@ fn secrets_and_payloads_are_neither_in_the_log_nor_in_the_figures() {
 
 #[test]
 fn the_data_directory_is_for_its_owner_alone() {
-    use std::os::unix::fs::PermissionsExt;
     for store in STORES {
         let (place, server) = Server::new(store);
         server.enqueue("{}");

@@ -71,7 +71,9 @@ fn under_load<R>(
             .collect();
         let acted = act();
         let mut acknowledged = BTreeMap::new();
-        producers.into_iter().for_each(|thread| acknowledged.extend(thread.join().unwrap()));
+        for thread in producers {
+            acknowledged.extend(thread.join().unwrap());
+        }
         let settled = workers.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
         (acknowledged, settled, acted)
     })
@@ -216,6 +218,96 @@ fn a_signal_right_after_the_start_ends_cleanly() {
             server.signal("-TERM");
             let (status, said) = server.end();
             assert_eq!(status.code(), Some(0), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once_and_the_code_tells() {
+    for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
+        let place = Place::new("sqlite");
+        let mut server = place.start(&[]);
+        server.enqueue("{}");
+        // A request that is not finished keeps the server for a moment.
+        let mut slow = server.connect();
+        slow.raw(
+            b"POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+              content-length: 100\r\nexpect: 100-continue\r\n\r\n",
+        );
+        assert_eq!(slow.head().unwrap().0, 100, "it is being served");
+        server.signal("-TERM");
+        server.wait_for_log("nothing runs any more");
+        server.signal(signal);
+        let (status, said) = server.end();
+        assert_eq!(status.code(), Some(code), "{said}");
+        let again = place.start(&[]);
+        assert_eq!(again.job(1)["state"], "queued");
+    }
+}
+
+#[test]
+fn a_request_that_never_ends_does_not_keep_the_server() {
+    let (_place, server) = Server::new("sqlite");
+    let mut slow = server.connect();
+    slow.raw(
+        b"POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+          content-length: 100\r\nexpect: 100-continue\r\n\r\n",
+    );
+    assert_eq!(slow.head().unwrap().0, 100, "it is being served");
+    server.signal("-TERM");
+    let (status, said) = server.end();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("were cut"), "{said}");
+}
+
+#[test]
+fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
+    let place = Place::new("sqlite");
+    let path = place.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
+    let serve = place.command(&["--listen", "127.0.0.1:0"]);
+    // As systemd does it: the variable holds the id of the process itself.
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "WATCHDOG_PID=$$ exec \"$@\"", "sh"]);
+    command.arg(serve.get_program()).args(serve.get_args());
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000");
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let server = Server::of(command.spawn().unwrap());
+    let next = || {
+        let mut bytes = [0; 256];
+        let length = socket.recv(&mut bytes).expect("a message");
+        String::from_utf8_lossy(&bytes[..length]).trim().to_owned()
+    };
+    assert_eq!(next(), "READY=1");
+    assert_eq!(next(), "WATCHDOG=1");
+    server.signal("-TERM");
+    let mut last = next();
+    while last == "WATCHDOG=1" {
+        last = next();
+    }
+    assert_eq!(last, "STOPPING=1");
+    assert_eq!(server.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_store_that_is_taken_away_is_noticed_and_nothing_is_acknowledged() {
+    for store in STORES {
+        let place = Place::new(store);
+        let server = place.start(&[]);
+        server.enqueue("{}");
+        std::fs::remove_dir_all(place.path("data")).unwrap();
+        let mut client = server.connect();
+        client.ask("POST", "/jobs", &[], Some("{}"));
+        if let Some(reply) = client.reply() {
+            assert!([503, 507].contains(&reply.status), "{store}: {}", reply.text());
+        }
+        // Either it says that it is not ready, or it has stopped.
+        let mut client = std::net::TcpStream::connect(server.address).map(|_| server.connect());
+        if let Ok(client) = &mut client {
+            client.ask("GET", "/readyz", &[], None);
+            let status = client.reply().map(|reply| reply.status);
+            assert!(matches!(status, None | Some(503)), "{store}: {status:?}");
         }
     }
 }

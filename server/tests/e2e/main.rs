@@ -1,4 +1,5 @@
 //! The real binary over real sockets, on both stores.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod access;
 mod common;
@@ -7,4 +8,5 @@ mod ending;
 mod events;
 mod limits;
 mod routes;
+mod secure;
 mod workers;

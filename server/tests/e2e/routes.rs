@@ -291,7 +291,8 @@ fn the_server_tells_about_itself() {
         assert!(page.text().contains("<td>default</td>"));
         let document = server.get("/openapi.json");
         assert_eq!(document.json()["openapi"], "3.1.0");
-        assert_eq!(document.text(), include_str!("../../openapi.json"));
+        let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+        assert!(document.text() == std::fs::read_to_string(kept).unwrap());
     }
 }
 
