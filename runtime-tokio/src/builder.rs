@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use windlass_core::machine::{self, Config, Limits, Machine};
-use windlass_core::store::{Reader, Retention, Store, Worker, WorkerKind};
+use windlass_core::store::{Retention, Store, Worker, WorkerKind};
 use windlass_core::{Demand, Kind, Kinds, Millis, Policy, ProcessId, QueueName, Queues, WorkerId};
 
 use crate::clock::{Clock, SystemClock};
@@ -62,9 +62,6 @@ pub struct Builder<S> {
     host: String,
     pub(crate) journal: bool,
 }
-
-/// How many readers of the store there are.
-const READERS: usize = 4;
 
 /// How many workers there are, unless somebody says otherwise.
 const WORKERS: usize = 16;
@@ -243,13 +240,13 @@ where
         let machine = Machine::new(config);
         let (store, of_writer) = (self.store, Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("windlass-writer".into());
-        let spawned = thread.spawn(move || writer::run(store, machine, of_writer));
+        let spawned = thread.spawn(move || writer::run(store, machine, &of_writer));
         spawned.map_err(|error| StartError::System(error.to_string()))?;
         tokio.spawn(deliver::deliver(Arc::clone(&shared)));
         tokio.spawn(supervise::watch(Arc::clone(&shared)));
         let handlers = Arc::new(handlers);
         for worker in 0..slots {
-            tokio.spawn(pool::work(Arc::clone(&shared), Arc::clone(&handlers), worker));
+            tokio.spawn(pool::keep_working(Arc::clone(&shared), Arc::clone(&handlers), worker));
         }
         Ok(Queue::of(&shared))
     }
@@ -310,9 +307,6 @@ where
     }
 
     fn shared(&self, workers: usize) -> Result<Arc<Shared>, StartError> {
-        let reader =
-            || self.store.reader().map(|reader| Box::new(reader) as Box<dyn Reader + Send>);
-        let readers: Result<Vec<_>, _> = (0..READERS).map(|_| reader()).collect();
         Ok(Arc::new(Shared {
             mailbox: Mailbox::new(self.room),
             outbox: Outbox::new(),
@@ -320,7 +314,7 @@ where
             tickets: Mutex::new(Tickets::default()),
             attempts: Mutex::new(BTreeMap::new()),
             clock: Arc::clone(&self.clock),
-            readers: Readers::new(readers?),
+            readers: Readers::new(&self.store)?,
             watchers: Watchers::default(),
             events: Events::new(self.event_buffer),
             durability: self.store.durability(),

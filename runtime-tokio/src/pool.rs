@@ -22,8 +22,24 @@ use crate::sync::lock;
 use crate::testing::Ran;
 use crate::writer::panic_text;
 
-/// One worker: runs jobs until there will be no more.
-pub(crate) async fn work(shared: Arc<Shared>, handlers: Arc<Handlers>, worker: usize) {
+/// One worker, as long as there is work. Whatever handlers do is caught below; should anything else
+/// panic (a clock, a subscriber of traces), the worker begins anew instead of being missed.
+pub(crate) async fn keep_working(shared: Arc<Shared>, handlers: Arc<Handlers>, worker: usize) {
+    loop {
+        let mut working = Box::pin(work(&shared, &handlers, worker));
+        let step = poll_fn(|cx| match caught(|| working.as_mut().poll(cx)) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(())) => Poll::Ready(true),
+            Err(_) => Poll::Ready(false),
+        });
+        if step.await {
+            return;
+        }
+    }
+}
+
+/// Runs jobs until there will be no more.
+async fn work(shared: &Shared, handlers: &Handlers, worker: usize) {
     while let Some(duty) = poll_fn(|cx| shared.slots.poll_next(worker, cx)).await {
         let job = &duty.attempt().job;
         let span = tracing::info_span!(
@@ -34,7 +50,7 @@ pub(crate) async fn work(shared: Arc<Shared>, handlers: Arc<Handlers>, worker: u
             kind = %job.kind,
             queue = %job.queue,
         );
-        run_one(&handlers, duty).instrument(span).await;
+        run_one(handlers, duty).instrument(span).await;
         // A worker whose jobs never wait lets others have their turn.
         tokio::task::coop::consume_budget().await;
     }
@@ -147,6 +163,10 @@ fn log(verdict: Option<&Verdict>, told: Option<StopReason>) {
 fn caught<R>(call: impl FnOnce() -> R) -> Result<R, Verdict> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let text = format!("the handler panicked: {}", panic_text(panic.as_ref()));
+        // What was thrown may itself panic when it is dropped; what that throws is kept.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            std::mem::forget(again);
+        }
         Verdict::Fail(Failure::new(&text).of_kind(FailureKind::Panicked).into())
     })
 }

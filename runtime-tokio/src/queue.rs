@@ -343,7 +343,7 @@ impl Queue {
     /// Waits until there is nothing that this runtime could do now: no handler runs, and nothing
     /// that it would run is due.
     pub async fn idle(&self) -> Result<(), Unserved> {
-        self.shared.idle().await
+        self.shared.idle(true).await
     }
 
     /// How the runtime is doing.

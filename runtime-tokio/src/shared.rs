@@ -62,8 +62,8 @@ pub(crate) enum Mail {
     Input(Input),
     /// Whoever waits with this ticket has left.
     Gone(Arc<Ticket>),
-    /// Somebody waits until there is nothing to do.
-    Idle(Arc<Ticket>),
+    /// Somebody waits until there is nothing to do: for the writer, and for workers too if `all`.
+    Idle { ticket: Arc<Ticket>, all: bool },
 }
 
 /// What comes from the writer.
@@ -202,10 +202,11 @@ impl Shared {
         }
     }
 
-    /// Waits until there is nothing that this runtime could do now.
-    pub(crate) async fn idle(self: &Arc<Self>) -> Result<(), Unserved> {
+    /// Waits until there is nothing that the writer could do now; and nobody runs anything either,
+    /// if `all`.
+    pub(crate) async fn idle(self: &Arc<Self>, all: bool) -> Result<(), Unserved> {
         let ticket = Ticket::new();
-        let mail = Mail::Idle(Arc::clone(&ticket));
+        let mail = Mail::Idle { ticket: Arc::clone(&ticket), all };
         self.mailbox.report(mail).map_err(|_| self.shut_out())?;
         let mut waiting = Waiting { shared: self, ticket, polls: false, over: false };
         match waiting.response().await {

@@ -124,6 +124,12 @@ impl TestQueue {
         self.queue.idle().await.expect("the queue under test runs");
     }
 
+    /// Waits until the dispatcher has done everything that is to be done at this instant, whatever
+    /// handlers do meanwhile: for tests whose handlers wait for something.
+    pub async fn settle(&self) {
+        self.queue.shared().idle(false).await.expect("the queue under test runs");
+    }
+
     /// Lets time pass, from one instant at which a job falls due to the next, and runs what is due
     /// at each.
     pub async fn advance(&self, time: Duration) {

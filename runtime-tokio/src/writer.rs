@@ -27,19 +27,23 @@ pub(crate) struct Writer<S> {
     shared: Arc<Shared>,
     mail: Vec<Mail>,
     out: Vec<Out>,
-    /// Those who wait until there is nothing to do.
-    idle: Vec<Arc<Ticket>>,
+    /// Those who wait until there is nothing to do; for anybody, where that is true.
+    idle: Vec<(Arc<Ticket>, bool)>,
     health: Health,
     figures: WriterFigures,
 }
 
 /// Runs the writer until it stops or dies, and leaves nobody waiting.
-pub(crate) fn run<S: Store>(store: S, machine: Machine, shared: Arc<Shared>) {
+pub(crate) fn run<S>(store: S, machine: Machine, shared: &Arc<Shared>)
+where
+    S: Store,
+    S::Reader: Send + 'static,
+{
     let (mail, out, idle) = (Vec::new(), Vec::new(), Vec::new());
     let figures = WriterFigures::default();
     let health = Health::Good;
     let mut writer =
-        Writer { store, machine, shared: Arc::clone(&shared), mail, out, idle, health, figures };
+        Writer { store, machine, shared: Arc::clone(shared), mail, out, idle, health, figures };
     let outcome = catch_unwind(AssertUnwindSafe(|| writer.run()));
     let cause = outcome.err().map(|panic| Cause::new(&panic_text(panic.as_ref())));
     let mut report = Report::of(writer.machine.shutdown_report(), cause.clone());
@@ -47,13 +51,22 @@ pub(crate) fn run<S: Store>(store: S, machine: Machine, shared: Arc<Shared>) {
         report.left = writer.machine.leases().collect();
         shared.bury(cause);
     }
+    let mut left = mem::take(&mut writer.mail);
+    left.extend(writer.idle.drain(..).map(|(ticket, all)| Mail::Idle { ticket, all }));
+    if !shared.outbox.send(&mut writer.out) {
+        writer.undelivered();
+    }
     // The file is closed before anybody hears that the runtime has ended. What the store does in
     // its last moment must not keep them from hearing it.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(writer)));
-    shared.close(report);
+    shared.close(left, report);
 }
 
-impl<S: Store> Writer<S> {
+impl<S> Writer<S>
+where
+    S: Store,
+    S::Reader: Send + 'static,
+{
     fn run(&mut self) {
         loop {
             let called = self.turn();
@@ -89,8 +102,9 @@ impl<S: Store> Writer<S> {
         if wakeup.is_some_and(|wakeup| wakeup.at <= now) {
             return;
         }
-        if !self.idle.is_empty() && self.machine.leases().next().is_none() {
-            for ticket in mem::take(&mut self.idle) {
+        if !self.idle.is_empty() {
+            let busy = self.machine.leases().next().is_some();
+            for (ticket, _) in self.idle.extract_if(.., |(_, all)| !(*all && busy)) {
                 self.shared.answer(&ticket, Response::Idle);
             }
         }
@@ -99,10 +113,11 @@ impl<S: Store> Writer<S> {
     }
 
     fn take_in(&mut self, now: Now) {
-        let mut mail = mem::take(&mut self.mail);
         let shared = Arc::clone(&self.shared);
         let mut tickets = lock(&shared.tickets);
-        for piece in mail.drain(..) {
+        // Taken out one by one: should the machine panic, the rest is there to be answered.
+        self.mail.reverse();
+        while let Some(piece) = self.mail.pop() {
             match piece {
                 Mail::Request(request, ticket) => {
                     let id = tickets.add(ticket);
@@ -113,11 +128,9 @@ impl<S: Store> Writer<S> {
                     let id = RequestId(ticket.id.load(Ordering::Acquire));
                     self.machine.handle(now, Input::Gone(id));
                 }
-                Mail::Idle(ticket) => self.idle.push(ticket),
+                Mail::Idle { ticket, all } => self.idle.push((ticket, all)),
             }
         }
-        drop(tickets);
-        self.mail = mail;
     }
 
     fn make(&mut self, call: StoreCall, now: Now) {
@@ -140,6 +153,9 @@ impl<S: Store> Writer<S> {
             }
             StoreCall::Reopen => {
                 let result = self.store.reopen();
+                if result.is_ok() {
+                    self.shared.readers.renew(&self.store);
+                }
                 self.machine.handle_reopened(clock.now(), result);
                 false
             }
@@ -250,15 +266,15 @@ impl Shared {
     }
 
     /// Nothing is written any more: whoever still waits is told, and everybody may leave.
-    fn close(&self, report: Report) {
-        let left = self.mailbox.close();
+    fn close(&self, mut left: Vec<Mail>, report: Report) {
+        left.append(&mut self.mailbox.close());
         self.pulse.end(true);
         let unserved = match self.died.get() {
             Some(cause) => Unserved::Died(cause.clone()),
             None => Unserved::Stopped,
         };
         let asked = left.into_iter().filter_map(|mail| match mail {
-            Mail::Request(_, ticket) | Mail::Idle(ticket) => Some(ticket),
+            Mail::Request(_, ticket) | Mail::Idle { ticket, .. } => Some(ticket),
             Mail::Input(_) | Mail::Gone(_) => None,
         });
         // Those in the mailbox were never looked at; those with a number may have been stored.
@@ -276,7 +292,7 @@ impl Shared {
     }
 }
 
-/// What a panic said.
+/// What a panic said. Whoever calls it drops the panic, which may panic again.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

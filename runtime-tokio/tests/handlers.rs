@@ -1,4 +1,5 @@
 //! What becomes of what handlers do: results, errors, panics, timeouts, and what they cannot read.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod common;
 
@@ -38,7 +39,7 @@ async fn a_job_runs_with_its_payload_and_leaves_its_result() {
 async fn a_retry_is_charged_a_snooze_is_not_and_a_permanent_error_ends_the_job() {
     let queue = TestQueue::start(Runtime::builder(MemoryStore::new()).handler(
         "odd",
-        |_: (), ctx: Context| async move {
+        |(): (), ctx: Context| async move {
             match (ctx.epoch().get(), ctx.attempt()) {
                 (1, 1) => Err::<(), _>(JobError::snooze(minutes(1))),
                 (2, 1) => Err(JobError::retry("later").after(minutes(2))),
@@ -84,7 +85,7 @@ async fn a_kind_without_a_handler_is_left_to_others_and_blocks_nobody() {
     let queue = TestQueue::start(
         Runtime::builder(MemoryStore::new())
             .workers(1)
-            .handler("known", |_: (), _: Context| async {}),
+            .handler("known", |(): (), _: Context| async {}),
     )
     .unwrap();
     let foreign = queue.enqueue(NewJob::of("foreign", &()).unwrap().priority(9)).await.unwrap().id;
@@ -104,11 +105,9 @@ async fn ten_thousand_panics_are_ten_thousand_failed_attempts_and_no_worker_is_l
         Runtime::builder(MemoryStore::new())
             .workers(4)
             .handler("bang", |text: String, _: Context| async move {
-                if text.is_empty() {
-                    panic!("no text");
-                }
+                assert!(!text.is_empty(), "no text");
             })
-            .handler("count", move |_: (), ctx: Context| {
+            .handler("count", move |(): (), ctx: Context| {
                 let (seen, gate) = (Arc::clone(&seen), gate.clone());
                 async move {
                     let now = seen.0.fetch_add(1, Ordering::SeqCst) + 1;
@@ -150,22 +149,29 @@ async fn a_panic_before_the_first_await_or_while_a_handler_is_dropped_ends_no_wo
     let queue = TestQueue::start(
         Runtime::builder(MemoryStore::new())
             .workers(1)
-            .handler("early", |_: (), _: Context| {
-                if true {
-                    panic!("early");
-                }
+            .handler("early", |given: bool, _: Context| {
+                assert!(given, "early");
                 async {}
             })
-            .handler("late", |_: (), _: Context| async {
+            .handler("odd", |given: bool, _: Context| async move {
+                if !given {
+                    std::panic::panic_any(Fuse);
+                }
+            })
+            .handler("late", |(): (), _: Context| async {
                 let _fuse = Fuse;
                 std::future::pending::<()>().await;
             })
-            .handler("fine", |_: (), _: Context| async {}),
+            .handler("fine", |(): (), _: Context| async {}),
     )
     .unwrap();
-    let early = queue.enqueue(NewJob::of("early", &()).unwrap().max_retries(0)).await.unwrap().id;
+    let early =
+        queue.enqueue(NewJob::of("early", &false).unwrap().max_retries(0)).await.unwrap().id;
     queue.run_until_idle().await;
     assert_eq!(state(&queue, early).await, StateName::Failed);
+    let odd = queue.enqueue(NewJob::of("odd", &false).unwrap().max_retries(0)).await.unwrap().id;
+    queue.run_until_idle().await;
+    assert_eq!(state(&queue, odd).await, StateName::Failed);
     let late = NewJob::of("late", &()).unwrap().max_retries(0).timeout(seconds(1));
     let late = queue.enqueue(late).await.unwrap().id;
     queue.clock().advance(seconds(1));
@@ -224,12 +230,10 @@ async fn a_blocking_handler_runs_beside_the_tasks_and_hears_that_it_should_stop(
     let queue = TestQueue::start(
         Runtime::builder(MemoryStore::new())
             .workers(2)
-            .blocking_handler("panics", |_: (), _: Context| {
-                if true {
-                    panic!("blocked and panicked");
-                }
+            .blocking_handler("panics", |given: bool, _: Context| {
+                assert!(given, "blocked and panicked");
             })
-            .blocking_handler("listens", move |_: (), ctx: Context| {
+            .blocking_handler("listens", move |(): (), ctx: Context| {
                 started.send(()).unwrap();
                 let handle = tokio::runtime::Handle::current();
                 handle.block_on(ctx.stopping());
@@ -237,7 +241,7 @@ async fn a_blocking_handler_runs_beside_the_tasks_and_hears_that_it_should_stop(
             }),
     )
     .unwrap();
-    let panics = queue.enqueue(NewJob::of("panics", &()).unwrap().max_retries(0)).await.unwrap();
+    let panics = queue.enqueue(NewJob::of("panics", &false).unwrap().max_retries(0)).await.unwrap();
     queue.run_until_idle().await;
     let failed = queue.get(panics.id).await.unwrap().unwrap();
     let error = failed.last_error.unwrap();
@@ -254,7 +258,7 @@ async fn a_handler_notes_its_progress_proves_its_lease_and_enqueues_what_follows
     let (gate, mut pace) = paced();
     let queue = TestQueue::start(
         Runtime::builder(MemoryStore::new())
-            .handler("first", move |_: (), ctx: Context| {
+            .handler("first", move |(): (), ctx: Context| {
                 let gate = gate.clone();
                 async move {
                     ctx.progress(&"half")?;

@@ -1,4 +1,5 @@
 //! Starting and stopping as a contract: in order, by force, twice, at once, too early, by dropping.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod common;
 
@@ -29,7 +30,7 @@ async fn a_shutdown_waits_for_what_runs_and_starts_nothing_more() {
     let after = store.another();
     let queue = Runtime::builder(rig.on(store))
         .workers(2)
-        .handler("work", move |_: (), ctx: Context| gate.clone().run(ctx))
+        .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
         .start()
         .unwrap();
     let receipts = queue.enqueue_many((0..10).map(|_| job("work"))).await.unwrap();
@@ -51,11 +52,11 @@ async fn a_shutdown_waits_for_what_runs_and_starts_nothing_more() {
     assert!(!pace.has_started(), "nothing started after the shutdown began");
     let claims = rig.batches()[commits..].iter().map(|batch| batch.claims.len()).sum::<usize>();
     assert_eq!(claims, 0, "nothing was claimed after the shutdown began");
-    let left = counts(after);
+    let left = counts(&after);
     assert_eq!((left.get(View::Done), left.get(View::Queued)), (2, 8));
 }
 
-fn counts(store: MemoryStore) -> windlass_core::Counts {
+fn counts(store: &MemoryStore) -> windlass_core::Counts {
     use windlass_core::store::{Reader, Store};
     let rows = store.reader().unwrap().queues().unwrap();
     rows[0].total()
@@ -70,7 +71,7 @@ async fn what_runs_at_the_deadline_is_stopped_given_back_and_not_charged() {
     let queue = Runtime::builder(store)
         .clock(clock.clone())
         .workers(3)
-        .handler("work", move |_: (), ctx: Context| {
+        .handler("work", move |(): (), ctx: Context| {
             let tell = tell.clone();
             async move {
                 tell.send(None).unwrap();
@@ -110,7 +111,7 @@ async fn a_job_that_ignores_everything_does_not_hold_up_the_shutdown() {
     let held = Arc::clone(&release);
     let (started, mut running) = tokio::sync::mpsc::unbounded_channel();
     let queue = Runtime::builder(MemoryStore::new())
-        .blocking_handler("deaf", move |_: (), _: Context| {
+        .blocking_handler("deaf", move |(): (), _: Context| {
             started.send(()).unwrap();
             let mut free = held.0.lock().unwrap();
             while !*free {
@@ -141,7 +142,7 @@ async fn a_second_forced_stop_does_not_wait_for_handlers_and_the_next_start_reco
     let deaf = Arc::new(Notify::new());
     let queue = Runtime::builder(store)
         .clock(clock.clone())
-        .handler("work", move |_: (), ctx: Context| {
+        .handler("work", move |(): (), ctx: Context| {
             let (gate, deaf) = (gate.clone(), Arc::clone(&deaf));
             async move {
                 let _ = gate.run(ctx).await;
@@ -162,7 +163,7 @@ async fn a_second_forced_stop_does_not_wait_for_handlers_and_the_next_start_reco
     clock.advance(hours(1));
     let again = Runtime::builder(image)
         .clock(clock.clone())
-        .handler("work", |_: (), _: Context| async {})
+        .handler("work", |(): (), _: Context| async {})
         .start()
         .unwrap();
     assert_eq!(again.wait(id).await.unwrap().job.state.name(), StateName::Done);
@@ -171,7 +172,7 @@ async fn a_second_forced_stop_does_not_wait_for_handlers_and_the_next_start_reco
 #[tokio::test]
 async fn stops_at_once_from_many_sides_end_once_with_one_report() {
     let queue = Runtime::builder(MemoryStore::new())
-        .handler("work", |_: (), _: Context| async {})
+        .handler("work", |(): (), _: Context| async {})
         .start()
         .unwrap();
     queue.enqueue(job("work")).await.unwrap();
@@ -195,9 +196,25 @@ async fn stops_at_once_from_many_sides_end_once_with_one_report() {
 }
 
 #[tokio::test]
+async fn a_caller_that_waits_for_quiet_is_answered_when_the_runtime_ends_before() {
+    let (gate, mut pace) = paced();
+    let queue = Runtime::builder(MemoryStore::new())
+        .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
+        .start()
+        .unwrap();
+    queue.enqueue(job("work")).await.unwrap();
+    pace.started().await;
+    let waits = queue.clone();
+    let waits = tokio::spawn(async move { waits.idle().await });
+    tokio::task::yield_now().await;
+    queue.stop_now().await;
+    assert_eq!(waits.await.unwrap(), Err(Unserved::Stopped));
+}
+
+#[tokio::test]
 async fn after_the_end_every_call_says_so() {
     let queue = Runtime::builder(MemoryStore::new())
-        .handler("work", |_: (), _: Context| async {})
+        .handler("work", |(): (), _: Context| async {})
         .start()
         .unwrap();
     let id = queue.enqueue(job("work")).await.unwrap().id;
@@ -215,7 +232,7 @@ async fn after_the_end_every_call_says_so() {
 async fn a_stop_right_behind_the_start_is_clean() {
     for round in 0..50 {
         let queue = Runtime::builder(MemoryStore::new())
-            .handler("work", |_: (), _: Context| async {})
+            .handler("work", |(): (), _: Context| async {})
             .start()
             .unwrap();
         let report =
@@ -231,7 +248,7 @@ async fn the_store_is_closed_when_the_shutdown_returns() {
     for round in 1..=3 {
         // One process at a time may have this file open: the last round has closed it.
         let queue = Runtime::builder(RedbStore::open(&path).unwrap())
-            .handler("work", |_: (), _: Context| async {})
+            .handler("work", |(): (), _: Context| async {})
             .start()
             .unwrap();
         let id = queue.enqueue(job("work")).await.unwrap().id;
@@ -247,7 +264,7 @@ async fn dropping_the_last_handle_gives_back_what_runs() {
     let image = store.another();
     let (gate, mut pace) = paced();
     let queue = Runtime::builder(store)
-        .handler("work", move |_: (), ctx: Context| gate.clone().run(ctx))
+        .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
         .start()
         .unwrap();
     let id = queue.enqueue(job("work")).await.unwrap().id;
@@ -257,7 +274,7 @@ async fn dropping_the_last_handle_gives_back_what_runs() {
     assert!(other.health().is_good(), "another handle keeps it going");
     drop(other);
     let again =
-        Runtime::builder(image).handler("work", |_: (), _: Context| async {}).start().unwrap();
+        Runtime::builder(image).handler("work", |(): (), _: Context| async {}).start().unwrap();
     // The other runtime sees the job as soon as it was given back: its lease is far from over.
     let done = again.wait(id).await.unwrap().job;
     assert_eq!((done.state.name(), done.attempts), (StateName::Done, 1));
@@ -274,7 +291,7 @@ fn dropping_the_tokio_runtime_gives_back_what_runs_and_answers_whoever_is_outsid
     let queue = {
         let _entered = inside.as_ref().unwrap().enter();
         let builder = Runtime::builder(store);
-        builder.handler("work", move |_: (), ctx: Context| gate.clone().run(ctx)).start().unwrap()
+        builder.handler("work", move |(): (), ctx: Context| gate.clone().run(ctx)).start().unwrap()
     };
     let id = outside.block_on(queue.enqueue(job("work"))).unwrap().id;
     outside.block_on(pace.started());
@@ -283,7 +300,32 @@ fn dropping_the_tokio_runtime_gives_back_what_runs_and_answers_whoever_is_outsid
         // Whatever comes first, every call gets an answer.
         while queue.enqueue(job("other")).await.is_ok() {}
         let again =
-            Runtime::builder(image).handler("work", |_: (), _: Context| async {}).start().unwrap();
+            Runtime::builder(image).handler("work", |(): (), _: Context| async {}).start().unwrap();
+        assert_eq!(again.wait(id).await.unwrap().job.attempts, 1);
+    });
+}
+
+#[test]
+fn a_program_that_ends_without_a_word_gives_back_what_runs() {
+    let store = MemoryStore::new();
+    let image = store.another();
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (gate, mut pace) = paced();
+    let id = tokio.block_on(async {
+        let queue = Runtime::builder(store)
+            .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
+            .start()
+            .unwrap();
+        let id = queue.enqueue(job("work")).await.unwrap().id;
+        pace.started().await;
+        // The last handle goes first, the tokio runtime right behind it.
+        id
+    });
+    drop(tokio);
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        let again =
+            Runtime::builder(image).handler("work", |(): (), _: Context| async {}).start().unwrap();
         assert_eq!(again.wait(id).await.unwrap().job.attempts, 1);
     });
 }
@@ -297,7 +339,7 @@ fn a_start_outside_of_tokio_is_refused() {
 #[tokio::test]
 async fn a_runtime_that_could_not_work_does_not_start() {
     let builder = || Runtime::builder(MemoryStore::new());
-    let handler = |_: (), _: Context| async {};
+    let handler = |(): (), _: Context| async {};
     let unmanned = builder().workers(3).start();
     assert!(matches!(unmanned, Err(StartError::Unmanned { handlers: 0, workers: 3 })));
     let idle = builder().handler("a", handler).workers(0).start();

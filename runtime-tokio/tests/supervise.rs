@@ -1,4 +1,5 @@
 //! When the store or the writer fails: everybody gets an answer, health tells, nothing hangs.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod common;
 
@@ -33,7 +34,7 @@ async fn a_writer_that_dies_answers_everybody_and_says_why() {
     let rig = Rig::default();
     let (gate, mut pace) = paced();
     let queue = Runtime::builder(rig.store())
-        .handler("work", move |_: (), ctx: Context| gate.clone().run(ctx))
+        .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
         .start()
         .unwrap();
     let running = queue.enqueue(job()).await.unwrap().id;
@@ -75,7 +76,7 @@ async fn what_runs_is_stopped_when_the_writer_dies() {
     let rig = Rig::default();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let queue = Runtime::builder(rig.store())
-        .handler("work", move |_: (), ctx: Context| {
+        .handler("work", move |(): (), ctx: Context| {
             let tell = tell.clone();
             async move {
                 tell.send(None).unwrap();
@@ -96,7 +97,7 @@ async fn a_corrupt_store_is_lost_for_good_and_everybody_hears_it() {
     let rig = Rig::default();
     let (gate, mut pace) = paced();
     let queue = Runtime::builder(rig.store())
-        .handler("work", move |_: (), ctx: Context| gate.clone().run(ctx))
+        .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
         .start()
         .unwrap();
     let running = queue.enqueue(job()).await.unwrap().id;
@@ -124,7 +125,7 @@ async fn a_store_that_fails_for_a_moment_is_tried_again_and_nobody_notices() {
     let clock = ManualClock::new();
     let queue = Runtime::builder(rig.store())
         .clock(clock.clone())
-        .handler("work", |_: (), _: Context| async {})
+        .handler("work", |(): (), _: Context| async {})
         .start()
         .unwrap();
     queue.idle().await.unwrap();
@@ -171,7 +172,7 @@ async fn after_a_fatal_error_nobody_is_told_that_anything_is_stored_until_it_is_
     let clock = ManualClock::new();
     let queue = Runtime::builder(rig.store())
         .clock(clock.clone())
-        .handler("work", |_: (), _: Context| async {})
+        .handler("work", |(): (), _: Context| async {})
         .start()
         .unwrap();
     queue.idle().await.unwrap();
@@ -198,7 +199,7 @@ async fn a_call_of_the_store_that_never_returns_is_noticed_and_nobody_waits_for_
     let queue = Runtime::builder(rig.store())
         .clock(clock.clone())
         .store_patience(seconds(10))
-        .handler("work", move |_: (), ctx: Context| {
+        .handler("work", move |(): (), ctx: Context| {
             let tell = tell.clone();
             async move {
                 tell.send(None).unwrap();
@@ -263,7 +264,7 @@ async fn a_store_that_answers_after_all_is_trusted_again() {
     let clock = ManualClock::new();
     let queue = Runtime::builder(rig.store())
         .clock(clock.clone())
-        .handler("work", |_: (), _: Context| async {})
+        .handler("work", |(): (), _: Context| async {})
         .start()
         .unwrap();
     queue.idle().await.unwrap();

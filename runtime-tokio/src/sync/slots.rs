@@ -72,18 +72,18 @@ impl<T> Slots<T> {
 
     /// Closes the line; workers finish what stands in it, then leave.
     pub(crate) fn close(&self) {
-        self.shut(lock(&self.inner));
+        Self::shut(lock(&self.inner));
     }
 
     /// Closes the line and takes out what stands in it: the workers are gone.
     pub(crate) fn abandon(&self) -> VecDeque<T> {
         let mut inner = lock(&self.inner);
         let line = mem::take(&mut inner.line);
-        self.shut(inner);
+        Self::shut(inner);
         line
     }
 
-    fn shut(&self, mut inner: MutexGuard<'_, Inner<T>>) {
+    fn shut(mut inner: MutexGuard<'_, Inner<T>>) {
         inner.closed = true;
         inner.idle.clear();
         let wakers: Vec<Waker> = inner.wakers.iter_mut().filter_map(mem::take).collect();
