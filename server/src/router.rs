@@ -314,3 +314,37 @@ pub(crate) fn text(content_type: &'static str, text: impl Into<Bytes>) -> Respon
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn a_panic_on_the_way_is_no_answer_and_nothing_more() {
+        let panics = async {
+            tokio::task::yield_now().await;
+            let none: Option<u8> = std::hint::black_box(None);
+            none.expect("on purpose")
+        };
+        assert_eq!(run(caught(panics)), None);
+        assert_eq!(run(caught(async { 7 })), Some(7));
+    }
+
+    #[test]
+    fn a_request_id_of_the_client_is_kept_only_if_it_can_be_shown_anywhere() {
+        let id = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-request-id", HeaderValue::from_bytes(text.as_bytes()).unwrap());
+            request_id(&headers)
+        };
+        assert_eq!(id("a-B_1.2"), "a-B_1.2");
+        for text in ["", "a b", "<script>", "\u{e9}", &"x".repeat(65)] {
+            assert_ne!(id(text), text);
+        }
+        assert_ne!(new_request_id(), new_request_id());
+    }
+}

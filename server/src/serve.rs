@@ -61,11 +61,17 @@ pub(crate) async fn serve(
     announce(&url, &app, address, tls.is_some());
     notify::ready();
     notify::start_watchdog(Arc::clone(&app));
-    let reason = tokio::select! {
-        name = signals.next() => name,
-        _ = hub => "the dispatcher has ended",
+    let asked = tokio::select! {
+        name = signals.next() => Some(name),
+        _ = hub => None,
     };
-    Ok(stop(&app, &stage, accepting, signals, args.drain_timeout, reason).await)
+    if asked.is_none() {
+        let health = app.queue.health();
+        let cause = health.cause().map_or_else(|| format!("{health:?}"), ToString::to_string);
+        tracing::error!(cause, "the store or its writer is lost: start again once it is mended");
+    }
+    let code = stop(&app, &stage, accepting, signals, args.drain_timeout, asked).await;
+    Ok(if asked.is_some() { code } else { ExitCode::FAILURE })
 }
 
 fn start(
@@ -133,8 +139,9 @@ async fn stop(
     accepting: JoinHandle<()>,
     mut signals: Signals,
     drain: Duration,
-    reason: &'static str,
+    asked: Option<&'static str>,
 ) -> ExitCode {
+    let reason = asked.unwrap_or("lost");
     tracing::info!(reason, drain_ms = millis(drain), "stopping: nothing new is taken");
     notify::stopping();
     stage.send_replace(Stage::Draining);

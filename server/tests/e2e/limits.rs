@@ -185,6 +185,29 @@ fn one_connection_too_many_is_told_so_and_the_others_are_served() {
 }
 
 #[test]
+fn bodies_that_fill_the_memory_are_refused_and_small_ones_are_not() {
+    let (_place, server) = Server::new("sqlite");
+    // Of unknown length, so each may become as large as a batch may be: 32 of 256 MiB.
+    let ask = || {
+        let mut client = server.connect();
+        client.raw(
+            b"POST /jobs/batch HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\
+              content-type: application/json\r\nexpect: 100-continue\r\n\r\n",
+        );
+        client
+    };
+    let mut held: Vec<Client> = (0..8).map(|_| ask()).collect();
+    for client in &mut held {
+        assert_eq!(client.head().unwrap().0, 100, "it is being read");
+    }
+    assert_eq!(ask().reply().unwrap().refused(), (503, "overloaded".into()));
+    serves(&server);
+    drop(held);
+    let freed = (0..1_000).any(|_| ask().head().unwrap().0 == 100);
+    assert!(freed, "room comes back when the clients leave");
+}
+
+#[test]
 fn many_idle_connections_do_not_keep_an_honest_client_out_for_long() {
     let limits = ["--max-connections", "200", "--header-timeout", "500ms"];
     let (_place, server) = Server::with("sqlite", &limits);
