@@ -10,8 +10,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
-use windlass_runtime_tokio::{Clock, Report, SystemClock};
+use tokio::time::{MissedTickBehavior, timeout};
+use windlass_runtime_tokio::{Clock, Health, Queue, Report, SystemClock};
 
 use crate::app::{App, Closing, Pollers, Stage};
 use crate::auth::Tokens;
@@ -64,14 +64,32 @@ pub(crate) async fn serve(
     let asked = tokio::select! {
         name = signals.next() => Some(name),
         _ = hub => None,
+        () = lost(&app.queue) => None,
     };
+    let health = app.queue.health();
     if asked.is_none() {
-        let health = app.queue.health();
         let cause = health.cause().map_or_else(|| format!("{health:?}"), ToString::to_string);
-        tracing::error!(cause, "the store or its writer is lost: start again once it is mended");
+        tracing::error!(cause, "the store or its writer is lost: mend it, then start again");
     }
     let code = stop(&app, &stage, accepting, signals, args.drain_timeout, asked).await;
-    Ok(if asked.is_some() { code } else { ExitCode::FAILURE })
+    let in_order = asked.is_some() && !is_lost(&health);
+    Ok(if in_order { code } else { ExitCode::FAILURE })
+}
+
+/// How often somebody looks whether the store is still there; nobody is told.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Ends once nothing can be stored any more. A server that is up but takes no work helps nobody.
+async fn lost(queue: &Queue) {
+    let mut ticks = tokio::time::interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !is_lost(&queue.health()) {
+        ticks.tick().await;
+    }
+}
+
+fn is_lost(health: &Health) -> bool {
+    matches!(health, Health::Lost(_) | Health::Died(_))
 }
 
 fn start(
