@@ -117,9 +117,15 @@ impl Hub {
     }
 
     fn take(&self, event: Event, now: Wall) {
-        if let Event::Job(change) = &event {
-            self.attempt_started(change);
-            self.attempt_ended(change, now);
+        match &event {
+            Event::Job(change) => {
+                self.attempt_started(change);
+                self.attempt_ended(change, now);
+            }
+            Event::Lagged(lost @ 1..) => {
+                tracing::warn!(lost, "events came too fast: the counters of queues miss some");
+            }
+            Event::Queue(_) | Event::Lagged(0) => {}
         }
         let latest = {
             let mut inner = self.inner();

@@ -41,8 +41,8 @@ pub(crate) struct Figures {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Request {
     route: &'static str,
-    method: &'static str,
     code: u32,
+    method: &'static str,
 }
 
 impl Default for Figures {

@@ -382,10 +382,7 @@ fn queue_routes() -> Vec<Route> {
             .refuses(&[problem::NOT_FOUND, problem::INVALID]),
         Route::new(Method::PUT, "/queues/{queue}", Scope::Admin, "setQueue", run!(queues::set))
             .says("Replace all settings of a queue; `null` or absent means the default.")
-            .reads::<wire::Settings>(
-                BodyKind::MayBeEmpty,
-                r#"{"max_queued":100000,"concurrency":8}"#,
-            )
+            .reads::<wire::Settings>(BodyKind::Json, r#"{"max_queued":100000,"concurrency":8}"#)
             .answers::<wire::Queue>(200, "The queue as it is now.")
             .refuses(&[problem::LIMIT_REACHED])
             .refuses(&BUSY),

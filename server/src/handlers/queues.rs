@@ -41,8 +41,7 @@ pub(crate) async fn get(call: Call) -> Answer {
 
 /// `PUT /queues/{queue}`
 pub(crate) async fn set(call: Call) -> Answer {
-    let settings: Settings =
-        if call.body.is_empty() { Settings::default() } else { wire::json(&call.body)? };
+    let settings: Settings = wire::json(&call.body)?;
     let queue = call.app.queue.set_queue(call.param(), settings.check()?).await?;
     one(&call.app, queue.name).await
 }

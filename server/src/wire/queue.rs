@@ -81,7 +81,7 @@ impl Queue {
 }
 
 /// All settings of a queue: they replace what was set. `null` or absent means the default.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewQueueSettings")]
 pub(crate) struct Settings {

@@ -19,6 +19,9 @@ use super::time::Time;
 use crate::limits::{POLL_JOBS, POLL_NAMES, POLL_WAIT_MS, REPLAYS};
 use crate::problem::{Document, Problem};
 
+/// How a token is written.
+const TOKEN: &str = r"^[1-9][0-9]{0,17}\.(0|[1-9][0-9]{0,17})$";
+
 /// A worker asks for jobs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -150,6 +153,8 @@ pub(crate) struct Settled {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Complete<'a> {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
     token: String,
     /// Any JSON, kept with the job.
     #[serde(borrow)]
@@ -171,6 +176,8 @@ impl Complete<'_> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fail {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
     token: String,
     /// What went wrong, for people; 4 KiB of it are kept.
     error: String,
@@ -195,6 +202,8 @@ fn failed(error: &str, retryable: Option<bool>) -> Verdict {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Heartbeat<'a> {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
     token: String,
     /// A new length for the lease, from now on.
     #[schemars(range(min = 1_000, max = 43_200_000))]
@@ -224,6 +233,8 @@ impl Heartbeat<'_> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Release {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
     token: String,
 }
 
@@ -237,6 +248,8 @@ impl Release {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Snooze {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
     token: String,
     /// For how long.
     #[schemars(range(min = 0, max = 315_619_200_000_i64))]
@@ -273,6 +286,8 @@ pub(crate) struct Reports<'a> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Report<'a> {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
     token: String,
     verdict: Said,
     /// For `complete`: any JSON, kept with the job.

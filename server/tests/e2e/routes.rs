@@ -332,7 +332,7 @@ fn the_figures_of_the_contract_are_all_there_and_count() {
         "windlass_mailbox_depth 0",
         "windlass_store_bytes",
         "windlass_wal_bytes",
-        r#"windlass_http_requests_total{route="/jobs/{id}/fail",method="POST",code="409"} 1"#,
+        r#"windlass_http_requests_total{route="/jobs/{id}/fail",code="409",method="POST"} 1"#,
         "windlass_http_request_seconds_bucket",
         "windlass_build_info",
     ] {
