@@ -1,7 +1,6 @@
 //! Tokens and scopes on every route, other web sites, and what must never show in the log.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
 
 use crate::common::{Place, STORES, Server, operations};
 
@@ -81,9 +80,8 @@ fn one_token_may_come_from_the_environment() {
 #[test]
 fn an_address_for_other_machines_needs_tokens() {
     let place = Place::new("sqlite");
-    let output = place.command(&["--listen", "0.0.0.0:0"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (code, said) = place.refused(&["--listen", "0.0.0.0:0"]);
+    assert_eq!(code, Some(1));
     assert!(said.contains("--token-file") && said.contains("WINDLASS_TOKEN"), "{said}");
     assert!(!place.path("data").exists(), "nothing was made");
     let mut command = place.command(&["--listen", "0.0.0.0:0"]);
@@ -100,10 +98,9 @@ fn a_token_file_that_cannot_be_used_is_refused_without_its_secrets() {
     let empty = place.private_file("empty", "# nobody\n");
     let missing = place.path("missing");
     for file in [bad, open, empty, missing] {
-        let mut command = place.command(&["--token-file", file.to_str().unwrap()]);
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{}", file.display());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let file = file.to_str().unwrap();
+        let (code, said) = place.refused(&["--listen", "127.0.0.1:0", "--token-file", file]);
+        assert_eq!(code, Some(1), "{file}");
         assert!(said.contains("token file"), "{said}");
         assert!(!said.contains("a-secret"), "{said}");
     }

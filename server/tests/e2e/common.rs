@@ -51,6 +51,20 @@ impl Place {
         command
     }
 
+    /// Starts a server that must refuse to start; its exit code and what it said.
+    pub(crate) fn refused(&self, args: &[&str]) -> (Option<i32>, String) {
+        let mut child = self.command(args).spawn().unwrap();
+        let out = lines(child.stdout.take().unwrap());
+        let log = lines(child.stderr.take().unwrap());
+        if let Ok(line) = out.recv_timeout(PATIENCE) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("it started: {line}");
+        }
+        let said: Vec<String> = log.iter().collect();
+        (child.wait().unwrap().code(), said.join("\n"))
+    }
+
     pub(crate) fn start(&self, args: &[&str]) -> Server {
         let mut args = args.to_vec();
         if !args.contains(&"--listen") {

@@ -313,9 +313,8 @@ fn a_store_that_is_taken_away_is_noticed_and_nothing_is_acknowledged() {
 fn a_second_server_on_a_redb_file_is_refused_clearly() {
     let place = Place::new("redb");
     let _first = place.start(&[]);
-    let output = place.command(&["--listen", "127.0.0.1:0"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (code, said) = place.refused(&["--listen", "127.0.0.1:0"]);
+    assert_eq!(code, Some(1));
     assert!(said.contains("cannot be opened"), "{said}");
 }
 
@@ -334,10 +333,7 @@ fn what_cannot_work_is_refused_at_the_start_with_what_to_do() {
     let place = Place::new("sqlite");
     let first = place.start(&[]);
     let taken = first.address.to_string();
-    let run = |args: &[&str]| {
-        let output = place.command(args).output().unwrap();
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-    };
+    let run = |args: &[&str]| place.refused(args);
     let (code, said) = run(&["--listen", &taken]);
     assert_eq!(code, Some(1));
     assert!(said.contains("--listen"), "{said}");

@@ -66,11 +66,14 @@ fn one_who_comes_back_too_late_is_told_to_look_anew() {
 
 #[test]
 fn one_who_does_not_read_is_cut_off_and_others_are_told_everything() {
-    let (_place, server) = Server::with("sqlite", &["--write-timeout", "1s"]);
+    let args = ["--write-timeout", "1s", "--log-level", "debug"];
+    let (_place, mut server) = Server::with("sqlite", &args);
     let mut deaf = listen(&server, &[]);
     let mut good = listen(&server, &[]);
-    let jobs = vec![r#"{"kind":"a-kind-with-a-long-name-to-fill-the-socket"}"#; 5_000].join(",");
-    let batch = format!(r#"{{"jobs":[{jobs}]}}"#);
+    // Long names: all of it together is more than the sockets of one connection hold.
+    let name = "n".repeat(120);
+    let job = format!(r#"{{"kind":"{name}","queue":"{name}"}}"#);
+    let batch = format!(r#"{{"jobs":[{}]}}"#, vec![job; 5_000].join(","));
     std::thread::scope(|scope| {
         let reading = scope.spawn(move || {
             let mut last = 0;
@@ -90,6 +93,7 @@ fn one_who_does_not_read_is_cut_off_and_others_are_told_everything() {
         }
         assert_eq!(reading.join().unwrap(), 60_000);
     });
+    server.wait_for_log("Writing for too long");
     assert!(deaf.is_closed());
 }
 

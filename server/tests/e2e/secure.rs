@@ -50,8 +50,7 @@ fn requests_are_served_over_tls_and_plain_ones_are_not() {
 fn a_key_of_another_certificate_is_refused_at_the_start() {
     let place = Place::new("sqlite");
     let cert = format!("{FOLDER}/cert.pem");
-    let output = place.command(&["--tls-cert", &cert, "--tls-key", &cert]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (code, said) = place.refused(&["--tls-cert", &cert, "--tls-key", &cert]);
+    assert_eq!(code, Some(1));
     assert!(said.contains("private key"), "{said}");
 }
