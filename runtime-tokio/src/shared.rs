@@ -121,6 +121,13 @@ impl Tickets {
         RequestId(id)
     }
 
+    /// The number of a ticket, as long as it was not answered: afterwards it may be another's.
+    pub(crate) fn number_of(&self, ticket: &Arc<Ticket>) -> Option<RequestId> {
+        let id = ticket.id.load(Ordering::Acquire);
+        let holder = self.known.get(usize::try_from(id).ok()?)?.as_ref()?;
+        Arc::ptr_eq(holder, ticket).then_some(RequestId(id))
+    }
+
     /// Takes back a number that was answered; the ticket, unless somebody else answered it.
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Arc<Ticket>> {
         let at = usize::try_from(id.0).ok()?;
@@ -348,5 +355,26 @@ fn weight(request: &Request) -> Weight {
         }
         Request::SettleMany(settles) => Weight { items: settles.len().max(1), bytes: 0 },
         _ => Weight { items: 1, bytes: 0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller leaves just when its answer is on the way: its number is given to the next one,
+    /// who must not be taken for the one that left.
+    #[test]
+    fn a_ticket_that_was_answered_does_not_speak_for_the_next_one_with_its_number() {
+        let mut tickets = Tickets::default();
+        let (left, next) = (Ticket::new(), Ticket::new());
+        let id = tickets.add(Arc::clone(&left));
+        assert_eq!(tickets.number_of(&left), Some(id));
+        tickets.take(id);
+        assert_eq!(tickets.number_of(&left), None);
+        assert_eq!(tickets.add(Arc::clone(&next)), id);
+        assert_eq!(tickets.number_of(&left), None);
+        assert_eq!(tickets.number_of(&next), Some(id));
+        assert_eq!(tickets.number_of(&Ticket::new()), None);
     }
 }

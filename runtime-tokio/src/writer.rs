@@ -5,12 +5,11 @@
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use windlass_core::Now;
 use windlass_core::machine::{Effect, Health, Input, Machine, Phase, StoreCall};
 use windlass_core::store::{Cause, Store};
-use windlass_core::{Now, RequestId};
 
 use crate::error::Unserved;
 use crate::lifecycle::Report;
@@ -125,8 +124,9 @@ where
                 }
                 Mail::Input(input) => self.machine.handle(now, input),
                 Mail::Gone(ticket) => {
-                    let id = RequestId(ticket.id.load(Ordering::Acquire));
-                    self.machine.handle(now, Input::Gone(id));
+                    if let Some(id) = tickets.number_of(&ticket) {
+                        self.machine.handle(now, Input::Gone(id));
+                    }
                 }
                 Mail::Idle { ticket, all } => self.idle.push((ticket, all)),
             }
