@@ -255,6 +255,20 @@ mod tests {
     }
 
     #[test]
+    fn queues_beyond_the_limit_are_counted_together() {
+        let hub = Hub::new(Wall::new(1));
+        for n in 0..METRIC_QUEUES + 3 {
+            let queue = QueueName::new(&format!("q{n}")).unwrap();
+            hub.deduplicated(&queue, 1);
+            hub.deduplicated(&queue, 1);
+        }
+        let tallies = hub.tallies();
+        assert_eq!(tallies.len(), METRIC_QUEUES + 1);
+        let others = Tally { deduplicated: 6, ..Tally::default() };
+        assert_eq!(tallies.last(), Some(&(OTHERS.into(), others)));
+    }
+
+    #[test]
     fn every_move_is_counted_once() {
         let hub = Hub::new(Wall::new(1));
         let (queued, running) = (Some(StateName::Queued), Some(StateName::Processing));

@@ -276,3 +276,33 @@ fn buckets(
     let (sum, count) = (figures.sum as f64 / unit, figures.count());
     histogram.encode_histogram::<NoLabelSet>(sum, count, &counted, None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_core::{Kind, Queue, QueueName};
+
+    fn row(n: usize) -> (QueueRow, Option<Wall>) {
+        let queue = Queue::new(QueueName::new(&format!("q{n}")).unwrap());
+        let counts = Counts::new([1, 0, 0, 0, 0, 0]);
+        (QueueRow { queue, kinds: vec![(Kind::default(), counts)] }, Some(Wall::new(1_000)))
+    }
+
+    #[test]
+    fn queues_beyond_the_limit_are_counted_together() {
+        let rows: Vec<_> = (0..METRIC_QUEUES + 3).map(row).collect();
+        let figures = queue_figures(&rows, Wall::new(3_500));
+        assert_eq!(figures.len(), METRIC_QUEUES + 1);
+        let others = figures.last().unwrap();
+        assert_eq!((others.name.as_str(), others.counts.get(View::Queued)), (OTHERS, 3));
+        assert_eq!(others.oldest, Some(2.5));
+        assert!(QueueName::new(OTHERS).is_err(), "no queue can have that name");
+        assert_eq!(queue_figures(&rows[..METRIC_QUEUES], Wall::new(0)).len(), METRIC_QUEUES);
+    }
+
+    #[test]
+    fn a_method_that_a_client_made_up_makes_no_new_label() {
+        assert_eq!(known(&Method::POST), "POST");
+        assert_eq!(known(&Method::from_bytes(b"BREW").unwrap()), "other");
+    }
+}

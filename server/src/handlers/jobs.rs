@@ -84,7 +84,7 @@ fn full_page(
 }
 
 /// How many jobs are read together.
-const CHUNK: usize = 100;
+const CHUNK: usize = 16;
 
 fn limit(query: &Query) -> Result<usize, Problem> {
     let (default, most) = PAGE;
