@@ -3,6 +3,7 @@
 
 mod contender;
 mod flat;
+mod http;
 mod measure;
 mod redb_ceiling;
 mod sqlite_ceiling;
@@ -24,12 +25,16 @@ enum Scenario {
     /// Enqueue, and claim with completion, through `Store::commit`; beside a bare loop on the same
     /// engine with the same rows, durability and batch size.
     Store(store::Options),
+    /// Enqueue, claim and report over HTTP, with the real binary; beside a trivial server that
+    /// answers the same bytes.
+    Http(http::Options),
 }
 
 #[expect(clippy::print_stdout, reason = "its output is the figures")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let line = match Cli::parse().scenario {
         Scenario::Store(options) => store::run(&options)?,
+        Scenario::Http(options) => http::run(&options).map_err(|error| error.to_string())?,
     };
     println!("{line}");
     Ok(())

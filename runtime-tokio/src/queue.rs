@@ -99,7 +99,25 @@ impl Queue {
         jobs: impl IntoIterator<Item = impl Into<NewJob>>,
     ) -> Result<Vec<Result<Receipt, EnqueueError>>, EnqueueError> {
         let jobs: Result<Vec<_>, _> = jobs.into_iter().map(|job| job.into().check()).collect();
-        match self.shared.ask(Request::EnqueueMany(jobs?), true).await? {
+        self.enqueue_all(jobs?, true).await
+    }
+
+    /// The same, but if there is no room they are refused at once: see
+    /// [`Unserved::is_overloaded`].
+    pub async fn try_enqueue_many(
+        &self,
+        jobs: impl IntoIterator<Item = impl Into<NewJob>>,
+    ) -> Result<Vec<Result<Receipt, EnqueueError>>, EnqueueError> {
+        let jobs: Result<Vec<_>, _> = jobs.into_iter().map(|job| job.into().check()).collect();
+        self.enqueue_all(jobs?, false).await
+    }
+
+    async fn enqueue_all(
+        &self,
+        jobs: Vec<windlass_core::NewJob>,
+        patient: bool,
+    ) -> Result<Vec<Result<Receipt, EnqueueError>>, EnqueueError> {
+        match self.shared.ask(Request::EnqueueMany(jobs), patient).await? {
             Answer::EnqueuedMany(results) => Ok(results
                 .into_iter()
                 .map(|result| result.map(|receipt| self.receipt(receipt)).map_err(Into::into))
@@ -290,6 +308,20 @@ impl Queue {
         }
     }
 
+    /// The verdicts of remote workers, all in one commit. Each has its own answer; the order is the
+    /// same.
+    pub async fn settle_many(
+        &self,
+        settles: Vec<Settle>,
+    ) -> Result<Vec<Result<StateName, ReportError>>, ReportError> {
+        match self.shared.ask(Request::SettleMany(settles), true).await? {
+            Answer::SettledMany(results) => {
+                Ok(results.into_iter().map(|result| result.map_err(Into::into)).collect())
+            }
+            other => Err(unexpected(&other).into()),
+        }
+    }
+
     /// A worker's heartbeat.
     pub async fn heartbeat(&self, beat: Beat) -> Result<Beaten, ReportError> {
         match self.shared.ask(Request::Beat(beat), true).await? {
@@ -323,6 +355,11 @@ impl Queue {
     pub fn metrics(&self) -> Metrics {
         let writer = *lock(&self.shared.writer_figures);
         Metrics::of(&writer, &self.shared.task_figures, self.shared.workers)
+    }
+
+    /// How many jobs and commands stand in the mailbox, waiting for the dispatcher.
+    pub fn mailbox_depth(&self) -> usize {
+        self.shared.mailbox.used().items
     }
 
     /// What a stored job survives.

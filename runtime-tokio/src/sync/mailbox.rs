@@ -153,6 +153,11 @@ impl<T> Mailbox<T> {
         self.room
     }
 
+    /// How much of the room is taken.
+    pub(crate) fn used(&self) -> Weight {
+        lock(&self.inner).used
+    }
+
     /// Whether the gate is open.
     pub(crate) fn admission(&self) -> Admission {
         lock(&self.inner).admission

@@ -1,0 +1,284 @@
+//! `http`: the real binary on loopback, driven over keep-alive connections, beside a trivial hyper
+//! server that answers the same bytes in the same run.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+
+use crate::measure::{Line, rate, time};
+
+/// What to drive.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Connections at once.
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+    /// Jobs in all.
+    #[arg(long, default_value_t = 20_000)]
+    jobs: usize,
+    /// Jobs per request; 1 is `POST /jobs`, more is `POST /jobs/batch`.
+    #[arg(long, default_value_t = 1)]
+    batch: usize,
+    /// sqlite or redb.
+    #[arg(long, default_value = "sqlite")]
+    store: String,
+    /// The binary; the one beside this program if not given.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Enqueues, then drains with polls of 100 and batch reports; and asks the ceiling as often.
+pub(crate) fn run(options: &Options) -> Outcome<String> {
+    let dir = tempfile::tempdir()?;
+    let server = Server::start(options, dir.path())?;
+    let (path, body, accepted) = if options.batch == 1 {
+        ("/jobs", r#"{"kind":"bench","payload":{"n":1}}"#.to_owned(), 202)
+    } else {
+        let jobs = vec![r#"{"kind":"bench","payload":{"n":1}}"#; options.batch].join(",");
+        ("/jobs/batch", format!(r#"{{"jobs":[{jobs}]}}"#), 202)
+    };
+    let requests = options.jobs.div_ceil(options.batch);
+    let enqueue = |address: SocketAddr, status: u16| {
+        drive(address, options.connections, requests, |client| {
+            let (got, answer) = client.send(path, &body)?;
+            if got == status { Ok(answer) } else { Err(format!("status {got}").into()) }
+        })
+    };
+    let (elapsed, answer) = enqueue(server.address, accepted)?;
+    let stored = requests * options.batch;
+    let enqueued = rate(stored, elapsed);
+    let ceiling = Ceiling::start(answer)?;
+    let (elapsed, _) = enqueue(ceiling.address, 200)?;
+    let most = rate(stored, elapsed);
+    let drained = drain(server.address, options.connections.min(8), stored)?;
+    let memory = server.resident_kib();
+    let line = Line::new(options.json, "http")
+        .word("store", &options.store)
+        .count("connections", options.connections)
+        .count("batch", options.batch)
+        .count("jobs", stored)
+        .rate("enqueue_per_s", enqueued)
+        .rate("ceiling_per_s", most)
+        .ratio("of_ceiling", enqueued / most)
+        .rate("drain_per_s", drained)
+        .count("resident_kib", memory);
+    Ok(line.finish())
+}
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Sends so many requests over so many connections; the time, and the last answer.
+fn drive(
+    address: SocketAddr,
+    connections: usize,
+    requests: usize,
+    send: impl Fn(&mut Client) -> Outcome<Vec<u8>> + Sync,
+) -> Outcome<(Duration, Vec<u8>)> {
+    let mut clients: Vec<Client> =
+        (0..connections).map(|_| Client::to(address)).collect::<Result<_, _>>()?;
+    let (answers, elapsed) = time(|| {
+        std::thread::scope(|scope| {
+            let share =
+                |at: usize| requests / connections + usize::from(at < requests % connections);
+            let threads: Vec<_> = clients
+                .iter_mut()
+                .enumerate()
+                .map(|(at, client)| {
+                    let send = &send;
+                    scope.spawn(move || {
+                        let mut last = Vec::new();
+                        for _ in 0..share(at) {
+                            last = send(client)?;
+                        }
+                        Ok(last)
+                    })
+                })
+                .collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Outcome<Vec<u8>>>| {
+                thread.join().unwrap_or_else(|_| Err("a client panicked".into()))
+            };
+            threads.into_iter().map(join).collect::<Outcome<Vec<_>>>()
+        })
+    })?;
+    let answer = answers.into_iter().find(|answer| !answer.is_empty()).unwrap_or_default();
+    Ok((elapsed, answer))
+}
+
+/// Claims and completes everything; jobs per second.
+fn drain(address: SocketAddr, workers: usize, jobs: usize) -> Outcome<f64> {
+    let (elapsed, _) = drive(address, workers, workers, |client| {
+        let poll = r#"{"worker":"bench","max":100}"#;
+        loop {
+            let (_, answer) = client.send("/jobs/poll", poll)?;
+            let text = String::from_utf8(answer)?;
+            let tokens =
+                text.split("\"token\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+            let reports: Vec<String> = tokens
+                .map(|token| format!(r#"{{"token":"{token}","verdict":"complete"}}"#))
+                .collect();
+            if reports.is_empty() {
+                return Ok(Vec::new());
+            }
+            let body = format!(r#"{{"reports":[{}]}}"#, reports.join(","));
+            client.send("/jobs/reports", &body)?;
+        }
+    })?;
+    Ok(rate(jobs, elapsed))
+}
+
+/// The real server; killed when dropped.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(options: &Options, dir: &std::path::Path) -> Outcome<Self> {
+        let beside = || Some(std::env::current_exe().ok()?.parent()?.join("windlass"));
+        let binary = options.binary.clone().or_else(beside).ok_or("where is the binary?")?;
+        let store = format!("{}:{}", options.store, dir.join("jobs.db").display());
+        let child = Command::new(&binary)
+            .args(["--store", &store, "serve", "--listen", "127.0.0.1:0", "--log-level", "warn"])
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.map_err(|error| {
+            format!(
+                "{}: {error}; build it: cargo build --release -p windlass-server",
+                binary.display()
+            )
+        })?;
+        let mut line = String::new();
+        let out = child.stdout.take().ok_or("no output")?;
+        BufReader::new(out).read_line(&mut line)?;
+        let address = line.trim().rsplit("://").next().ok_or("no address")?.parse()?;
+        Ok(Self { child, address })
+    }
+
+    /// What it keeps in memory, as Linux says.
+    fn resident_kib(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that reads a body and answers always the same.
+struct Ceiling {
+    address: SocketAddr,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Ceiling {
+    fn start(answer: Vec<u8>) -> Outcome<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?;
+        runtime.spawn(accept(listener, Bytes::from(answer)));
+        Ok(Self { address, _runtime: runtime })
+    }
+}
+
+async fn accept(listener: TcpListener, answer: Bytes) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let _ = stream.set_nodelay(true);
+        let answer = answer.clone();
+        tokio::spawn(async move {
+            let service = service_fn(move |request| same(request, answer.clone()));
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn same(request: Request<Incoming>, answer: Bytes) -> Result<Response<Full>, Infallible> {
+    let mut body = std::pin::pin!(request.into_body());
+    while std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await.is_some() {}
+    Ok(Response::new(Full(Some(answer))))
+}
+
+/// A body of bytes.
+struct Full(Option<Bytes>);
+
+impl hyper::body::Body for Full {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        std::task::Poll::Ready(self.0.take().map(|bytes| Ok(hyper::body::Frame::data(bytes))))
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        hyper::body::SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
+
+/// A keep-alive connection.
+struct Client {
+    reader: BufReader<TcpStream>,
+    line: String,
+}
+
+impl Client {
+    fn to(address: SocketAddr) -> Outcome<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { reader: BufReader::new(stream), line: String::new() })
+    }
+
+    fn send(&mut self, path: &str, body: &str) -> Outcome<(u16, Vec<u8>)> {
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        self.reader.get_mut().write_all(request.as_bytes())?;
+        self.read_line()?;
+        let status = self.line.split(' ').nth(1).ok_or("no status")?.parse()?;
+        let mut length = 0;
+        loop {
+            self.read_line()?;
+            match self.line.split_once(": ") {
+                Some(("content-length", value)) => length = value.parse()?,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let mut answer = vec![0; length];
+        self.reader.read_exact(&mut answer)?;
+        Ok((status, answer))
+    }
+
+    fn read_line(&mut self) -> Outcome<()> {
+        self.line.clear();
+        if self.reader.read_line(&mut self.line)? == 0 {
+            return Err("the server closed the connection".into());
+        }
+        self.line.truncate(self.line.trim_end().len());
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! New jobs, alone and in batches.
+
+use http::header::LOCATION;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::value::RawValue;
+use windlass_core::limits::JOBS_PER_REQUEST;
+use windlass_core::{self as core, JobId, Policy, QueueSettings};
+
+use crate::app::{App, now};
+use crate::problem::{self, Problem};
+use crate::router::{self, Answer, Call};
+use crate::wire::{self, Batch, BatchAnswer, BatchResult, Enqueued, NewJob};
+
+/// Kinds that run things on the server's own machine: not for those who reach it over HTTP.
+const GUARDED: [&str; 1] = ["command"];
+
+/// `POST /jobs`
+pub(crate) async fn one(call: Call) -> Answer {
+    let key = idempotency_key(&call.headers)?;
+    let job = parse(&call.body, key)?;
+    let app = &call.app;
+    let receipt = app.queue.try_enqueue(job.clone()).await?;
+    if receipt.duplicate {
+        app.hub.deduplicated(&job.queue, 1);
+    }
+    let (durability, duplicate) = (app.durability(), receipt.duplicate);
+    let shown = shown(app, receipt.id, &job).await?;
+    let status = if duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let mut response = router::json(status, &Enqueued { job: shown, duplicate, durability })?;
+    let location = HeaderValue::try_from(format!("/jobs/{}", receipt.id));
+    if let Ok(location) = location {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// The job as it is stored. It is stored whatever happens here, so this must not look like a
+/// refusal: a job that is gone already, or cannot be read now, is shown as it was sent.
+async fn shown(app: &App, id: JobId, job: &core::NewJob) -> Result<wire::Job, Problem> {
+    if let Ok(Some(detail)) = app.lookup.job(id).await {
+        return Ok(wire::Job::of(detail));
+    }
+    let terms = job.terms(&QueueSettings::default(), &Policy::default());
+    let stored = job.admit(id, terms, now())?;
+    Ok(wire::Job::bare(&stored, job.payload.clone()))
+}
+
+/// `POST /jobs/batch`
+pub(crate) async fn batch(call: Call) -> Answer {
+    if call.headers.contains_key(IDEMPOTENCY_KEY) {
+        let detail = "a batch has no idempotency key of its own; give each job its \
+                      `idempotency_key`";
+        return Err(Problem::new(problem::INVALID, detail));
+    }
+    let batch: Batch<'_> = wire::json(&call.body)?;
+    let count = batch.jobs.len();
+    if count == 0 || count > JOBS_PER_REQUEST {
+        let detail = format!("must hold 1 to {JOBS_PER_REQUEST} jobs, not {count}; split it");
+        return Err(Problem::field("/jobs", detail));
+    }
+    let parsed: Vec<Result<core::NewJob, Problem>> =
+        batch.jobs.iter().map(|raw: &&RawValue| parse(raw.get().as_bytes(), None)).collect();
+    let good: Vec<core::NewJob> = parsed.iter().flatten().cloned().collect();
+    let mut stored = Vec::new().into_iter();
+    if !good.is_empty() {
+        stored = call.app.queue.try_enqueue_many(good).await?.into_iter();
+    }
+    let mut answer = |job: Result<core::NewJob, Problem>| {
+        let queue = job?.queue;
+        let missing = || Problem::new(problem::OUTCOME_UNKNOWN, "no answer came for this job");
+        let receipt = stored.next().ok_or_else(missing)??;
+        if receipt.duplicate {
+            call.app.hub.deduplicated(&queue, 1);
+        }
+        Ok(BatchResult::Stored { id: receipt.id.get(), duplicate: receipt.duplicate })
+    };
+    let refused = |problem: Problem| BatchResult::Refused { error: problem.document() };
+    let results = parsed.into_iter().map(|job| answer(job).unwrap_or_else(refused)).collect();
+    router::json(StatusCode::ACCEPTED, &BatchAnswer { results })
+}
+
+fn parse(body: &[u8], key: Option<&str>) -> Result<core::NewJob, Problem> {
+    let job = wire::json::<NewJob<'_>>(body)?.check(key)?;
+    if GUARDED.contains(&job.kind.as_str()) {
+        let detail = format!(
+            "jobs of kind `{}` run on the server's machine and are not taken over HTTP; \
+             enqueue them on the command line",
+            job.kind
+        );
+        return Err(Problem::new(problem::KIND_NOT_ALLOWED, detail));
+    }
+    Ok(job)
+}
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();
+    match (keys.next().map(HeaderValue::to_str), keys.next()) {
+        (None, _) => Ok(None),
+        (Some(Ok(key)), None) => Ok(Some(key)),
+        _ => {
+            let detail = "send one `Idempotency-Key` of visible ASCII characters";
+            Err(Problem::new(problem::INVALID, detail))
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What each route does: parse, one request to the runtime, render. No rule is decided here.
+
+pub(crate) mod dead;
+pub(crate) mod enqueue;
+pub(crate) mod jobs;
+pub(crate) mod queues;
+pub(crate) mod system;
+pub(crate) mod work;

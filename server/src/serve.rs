@@ -1,0 +1,238 @@
+//! `windlass serve`: start, announce, wait for a signal, stop in phases. The exit code tells.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, timeout};
+use windlass_runtime_tokio::{Clock, Health, Queue, Report, SystemClock};
+
+use crate::app::{App, Closing, Pollers, Stage};
+use crate::auth::Tokens;
+use crate::cli::{ServeArgs, StoreUrl};
+use crate::guard::Hosts;
+use crate::hub::Hub;
+use crate::limits::{BODIES_KIB, Limits};
+use crate::lookup::Lookup;
+use crate::metrics::Figures;
+use crate::routes::Routes;
+use crate::{http, notify, store, tls};
+
+/// How long connections have for their last answers, once nothing runs any more.
+const LAST_ANSWERS: Duration = Duration::from_millis(900);
+
+/// Serves until a signal, and returns the exit code; or why it could not start.
+pub(crate) async fn serve(
+    url: StoreUrl,
+    args: ServeArgs,
+    admin_token: Option<String>,
+) -> Result<ExitCode, String> {
+    let mut signals = Signals::new().map_err(|error| format!("no signal can be heard: {error}"))?;
+    let tokens = Tokens::load(args.token_file.as_deref(), admin_token.as_deref());
+    let tokens = tokens.map_err(|error| error.to_string())?;
+    if tokens.is_empty() && !args.listen.ip().is_loopback() {
+        return Err(format!(
+            "{} can be reached from other machines, so tokens are needed: give --token-file FILE \
+             or set WINDLASS_TOKEN, or listen on 127.0.0.1",
+            args.listen
+        ));
+    }
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificate), Some(key)) => {
+            Some(tls::acceptor(certificate, key).map_err(|error| error.to_string())?)
+        }
+        _ => None,
+    };
+    let listener = TcpListener::bind(args.listen).await.map_err(|error| {
+        format!("{} cannot be listened on: {error}; choose another with --listen", args.listen)
+    })?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    raise_open_files();
+    let (stage, closing) = Closing::new();
+    let (app, hub) = start(&url, &args, tokens, closing)?;
+    let accepting = http::serve(listener, tls.clone(), Arc::clone(&app), Routes::new());
+    let accepting = tokio::spawn(accepting);
+    announce(&url, &app, address, tls.is_some());
+    notify::ready();
+    notify::start_watchdog(Arc::clone(&app));
+    let asked = tokio::select! {
+        name = signals.next() => Some(name),
+        _ = hub => None,
+        () = lost(&app.queue) => None,
+    };
+    let health = app.queue.health();
+    if asked.is_none() {
+        let cause = health.cause().map_or_else(|| format!("{health:?}"), ToString::to_string);
+        tracing::error!(cause, "the store or its writer is lost: mend it, then start again");
+    }
+    let code = stop(&app, &stage, accepting, signals, args.drain_timeout, asked).await;
+    let in_order = asked.is_some() && !is_lost(&health);
+    Ok(if in_order { code } else { ExitCode::FAILURE })
+}
+
+/// How often somebody looks whether the store is still there; nobody is told.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Ends once nothing can be stored any more. A server that is up but takes no work helps nobody.
+async fn lost(queue: &Queue) {
+    let mut ticks = tokio::time::interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !is_lost(&queue.health()) {
+        ticks.tick().await;
+    }
+}
+
+fn is_lost(health: &Health) -> bool {
+    matches!(health, Health::Lost(_) | Health::Died(_))
+}
+
+fn start(
+    url: &StoreUrl,
+    args: &ServeArgs,
+    tokens: Tokens,
+    closing: Closing,
+) -> Result<(Arc<App>, JoinHandle<()>), String> {
+    let queue = store::start(url, args).map_err(|error| error.to_string())?;
+    let hub = Hub::new(SystemClock.now().wall);
+    let following = tokio::spawn(Arc::clone(&hub).follow(queue.events()));
+    let limits = Limits {
+        body: args.limits.max_body,
+        batch_body: args.limits.max_batch_body,
+        connections: args.limits.max_connections,
+        head_read: args.limits.header_timeout,
+        body_read: args.limits.body_timeout,
+        idle: args.limits.idle_timeout,
+        write_stall: args.limits.write_timeout,
+        ..Limits::default()
+    };
+    let app = App {
+        lookup: Lookup::start(queue.clone()),
+        queue,
+        tokens,
+        hosts: Hosts::new(&args.hosts),
+        limits,
+        hub,
+        figures: Figures::default(),
+        pollers: Pollers::default(),
+        closing,
+        body_room: Arc::new(Semaphore::new(BODIES_KIB)),
+        store: url.path().clone(),
+        local_demand: None,
+    };
+    Ok((Arc::new(app), following))
+}
+
+/// Says on standard output where it listens, which store it uses, and what to try first.
+fn announce(url: &StoreUrl, app: &App, address: SocketAddr, tls: bool) {
+    let scheme = if tls { "https" } else { "http" };
+    let token = if app.tokens.is_empty() { "" } else { " -H \"Authorization: Bearer $TOKEN\"" };
+    let runs = match store::BUILT_IN.as_slice() {
+        [] => "no built-in kinds; jobs are run by workers that poll POST /jobs/poll".into(),
+        kinds => format!("{kinds:?}"),
+    };
+    let text = format!(
+        "windlass {} listens on {scheme}://{address}\n\
+         store   {url}\n\
+         runs    {runs}\n\
+         try     curl{token} {scheme}://{address}/jobs -H 'Content-Type: application/json' \
+         -d '{{\"kind\":\"hello\",\"payload\":{{\"to\":\"world\"}}}}'\n",
+        env!("CARGO_PKG_VERSION"),
+    );
+    let mut out = std::io::stdout().lock();
+    // Nobody may be reading; that is no reason not to serve.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    tracing::info!(%address, store = %url, tokens = ?app.tokens, tls, "ready");
+}
+
+/// The end, in phases.
+async fn stop(
+    app: &Arc<App>,
+    stage: &watch::Sender<Stage>,
+    accepting: JoinHandle<()>,
+    mut signals: Signals,
+    drain: Duration,
+    asked: Option<&'static str>,
+) -> ExitCode {
+    let reason = asked.unwrap_or("lost");
+    tracing::info!(reason, drain_ms = millis(drain), "stopping: nothing new is taken");
+    notify::stopping();
+    stage.send_replace(Stage::Draining);
+    let queue = app.queue.clone();
+    let report = tokio::select! {
+        report = queue.shutdown(drain) => report,
+        code = signals.second() => return code,
+    };
+    tell(&report);
+    stage.send_replace(Stage::Closing);
+    tokio::select! {
+        ended = timeout(LAST_ANSWERS, accepting) => {
+            if ended.is_err() {
+                tracing::warn!("stopping: some connections did not end in time and were cut");
+            }
+        }
+        code = signals.second() => return code,
+    }
+    match &report.cause {
+        None => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Some(cause) => {
+            tracing::error!(%cause, "stopped, but not in order");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tell(report: &Report) {
+    let left: Vec<String> = report.left.iter().map(ToString::to_string).collect();
+    let (finished, released, forced) = (report.finished, report.released, report.forced);
+    tracing::info!(finished, released, left = ?left, forced, "stopping: nothing runs any more");
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    term: Signal,
+    int: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let term = signal(SignalKind::terminate())?;
+        let int = signal(SignalKind::interrupt())?;
+        Ok(Self { term, int })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.int.recv() => "SIGINT",
+        }
+    }
+
+    /// Another signal: the exit code that says so.
+    async fn second(&mut self) -> ExitCode {
+        let name = self.next().await;
+        tracing::warn!(reason = name, "stopped at once; leases that run will expire");
+        ExitCode::from(if name == "SIGINT" { 130 } else { 143 })
+    }
+}
+
+/// As many open files as the system allows: each connection is one.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    }
+}

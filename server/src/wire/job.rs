@@ -1,0 +1,244 @@
+//! A job as clients see it, and what is told about it.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use windlass_core::store::JobDetail;
+use windlass_core::{self as core, Attempt, Explanation, JobId, Payload, RetryPolicy, Strategy};
+
+use super::time::{Time, rfc3339};
+
+/// JSON as it was stored, written out without being understood.
+#[derive(Debug, Clone)]
+pub(crate) struct Raw(Payload);
+
+impl Serialize for Raw {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match serde_json::from_str::<&RawValue>(self.0.as_str()) {
+            Ok(raw) => raw.serialize(serializer),
+            // Not written by us: a text that is no JSON is still shown.
+            Err(_) => serializer.serialize_str(self.0.as_str()),
+        }
+    }
+}
+
+impl JsonSchema for Raw {
+    fn schema_name() -> Cow<'static, str> {
+        "Json".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "description": "Any JSON, as it came in." })
+    }
+}
+
+/// How long a failed job waits for its next attempt.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "RetryPolicy")]
+pub(crate) struct Retry {
+    /// `fixed`, `linear` or `exponential`.
+    strategy: &'static str,
+    /// The wait after the first failure.
+    initial_ms: u64,
+    /// What an exponential wait is multiplied by each time.
+    factor: Option<f64>,
+    /// The longest wait.
+    cap_ms: u64,
+    /// The part of the wait by which it is spread to either side.
+    jitter: f64,
+}
+
+impl Retry {
+    pub(crate) fn of(policy: &RetryPolicy) -> Self {
+        let factor = match policy.strategy() {
+            Strategy::Exponential { factor } => Some(f64::from(factor) / 1_000.0),
+            Strategy::Fixed | Strategy::Linear => None,
+        };
+        Self {
+            strategy: policy.strategy().name(),
+            initial_ms: policy.initial().get(),
+            factor,
+            cap_ms: policy.cap().get(),
+            jitter: f64::from(policy.jitter()) / 1_000.0,
+        }
+    }
+}
+
+/// A job.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Job {
+    id: u64,
+    queue: String,
+    kind: String,
+    /// `queued`, `processing`, `done`, `failed` or `cancelled`.
+    state: &'static str,
+    payload: Raw,
+    priority: i16,
+    /// Claims charged in this generation.
+    attempts: u32,
+    max_retries: u32,
+    /// How often it was replayed.
+    generation: u32,
+    /// When it is, or was, due.
+    run_at: Time,
+    timeout_ms: Option<u64>,
+    visibility_timeout_ms: u64,
+    retry: Retry,
+    idempotency_key: Option<String>,
+    /// Who runs it.
+    worker: Option<String>,
+    /// Until when, without a heartbeat.
+    lease_until: Option<Time>,
+    created_at: Time,
+    updated_at: Time,
+    started_at: Option<Time>,
+    finished_at: Option<Time>,
+    last_error: Option<String>,
+    result: Option<Raw>,
+    /// What its worker last said about how far it is.
+    progress: Option<Raw>,
+}
+
+impl Job {
+    /// A job without what is kept beside its row.
+    pub(crate) fn bare(job: &core::Job, payload: Payload) -> Self {
+        let lease = job.lease();
+        Self {
+            id: job.id.get(),
+            queue: job.queue.as_str().into(),
+            kind: job.kind.as_str().into(),
+            state: job.state.name().as_str(),
+            payload: Raw(payload),
+            priority: job.priority.get(),
+            attempts: job.attempts,
+            max_retries: job.max_retries.get(),
+            generation: job.generation,
+            run_at: Time(job.run_at),
+            timeout_ms: job.timeout.map(core::JobTimeout::get),
+            visibility_timeout_ms: job.visibility_timeout.get(),
+            retry: Retry::of(&job.retry),
+            idempotency_key: job.idempotency_key.as_ref().map(|key| key.as_str().into()),
+            worker: lease.map(|lease| lease.worker.as_str().into()),
+            lease_until: lease.map(|lease| Time(lease.until)),
+            created_at: Time(job.created_at),
+            updated_at: Time(job.updated_at),
+            started_at: job.started_at.map(Time),
+            finished_at: job.finished_at().map(Time),
+            last_error: None,
+            result: None,
+            progress: None,
+        }
+    }
+
+    pub(crate) fn of(detail: JobDetail) -> Self {
+        Self {
+            last_error: detail.last_error.map(|error| error.as_str().into()),
+            result: detail.result.map(Raw),
+            progress: detail.progress.map(Raw),
+            ..Self::bare(&detail.job, detail.payload)
+        }
+    }
+}
+
+/// One job.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct JobAnswer {
+    pub(crate) job: Job,
+}
+
+/// A page of jobs.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct JobList {
+    pub(crate) jobs: Vec<Job>,
+    /// The cursor of the next page; `null` at the end. A page may be short and still have a next.
+    pub(crate) next: Option<String>,
+}
+
+/// Attempts that did not complete, oldest first.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Attempts {
+    attempts: Vec<OneAttempt>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Attempt")]
+struct OneAttempt {
+    epoch: u64,
+    worker: String,
+    started_at: Time,
+    ended_at: Time,
+    /// `failed`, `timed_out`, `expired`, `panicked` or `released`.
+    outcome: &'static str,
+    error: Option<String>,
+    exit_code: Option<i32>,
+    /// The end of its standard output.
+    stdout: Option<String>,
+    /// The end of its standard error.
+    stderr: Option<String>,
+    /// Whether a text was cut.
+    truncated: bool,
+}
+
+impl Attempts {
+    pub(crate) fn of(attempts: &[Attempt]) -> Self {
+        Self { attempts: attempts.iter().map(OneAttempt::of).collect() }
+    }
+}
+
+impl OneAttempt {
+    fn of(attempt: &Attempt) -> Self {
+        let texts = [&attempt.error, &attempt.stdout, &attempt.stderr];
+        let text = |excerpt: &Option<core::Excerpt>| excerpt.as_ref().map(|e| e.as_str().into());
+        Self {
+            epoch: attempt.epoch.get(),
+            worker: attempt.worker.as_str().into(),
+            started_at: Time(attempt.started_at),
+            ended_at: Time(attempt.ended_at),
+            outcome: attempt.outcome.as_str(),
+            error: text(&attempt.error),
+            exit_code: attempt.exit_code,
+            stdout: text(&attempt.stdout),
+            stderr: text(&attempt.stderr),
+            truncated: texts.iter().any(|text| text.as_ref().is_some_and(core::Excerpt::is_cut)),
+        }
+    }
+}
+
+/// Why a job is where it is.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Explained {
+    id: u64,
+    state: &'static str,
+    /// Every reason that holds.
+    reasons: Vec<Reason>,
+    /// When something can next change by itself.
+    next_change_at: Option<Time>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct Reason {
+    /// A stable name: `ready`, `delayed`, `queue_paused`, `no_worker`, `concurrency_full`,
+    /// `behind`, `leased`, `done`, `failed` or `cancelled`.
+    code: &'static str,
+    /// The same for people.
+    detail: String,
+}
+
+impl Explained {
+    pub(crate) fn of(id: JobId, state: core::StateName, explanation: &Explanation) -> Self {
+        let reason =
+            |reason: &core::Reason| Reason { code: reason.code(), detail: reason.detail(rfc3339) };
+        Self {
+            id: id.get(),
+            state: state.as_str(),
+            reasons: explanation.reasons.iter().map(reason).collect(),
+            next_change_at: explanation.next_change_at.map(Time),
+        }
+    }
+}

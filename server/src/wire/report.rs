@@ -1,0 +1,412 @@
+//! What remote workers send and hear: polls, verdicts, heartbeats. And replays of dead letters.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use windlass_core::machine::{self, Run};
+use windlass_core::store::{Beat, DeadFilter, Settle, Worker, WorkerKind};
+use windlass_core::{
+    self as core, Delay, Demand, Failure, JobId, Kind, Kinds, LeaseToken, Millis, QueueName,
+    Queues, Verdict, WorkerId,
+};
+
+use super::job::Job;
+use super::new_job::lease_length;
+use super::parse::{Faults, token};
+use super::time::Time;
+use crate::limits::{POLL_JOBS, POLL_NAMES, POLL_WAIT_MS, REPLAYS};
+use crate::problem::{Document, Problem};
+
+/// How a token is written.
+const TOKEN: &str = r"^[1-9][0-9]{0,17}\.(0|[1-9][0-9]{0,17})$";
+
+/// A worker asks for jobs.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Poll {
+    /// Who asks: unique per boot of the worker.
+    #[schemars(regex(pattern = super::new_job::NAME))]
+    worker: String,
+    /// The queues to take jobs from; `["default"]` if absent.
+    queues: Option<Vec<String>>,
+    /// The kinds it can run; every kind if absent.
+    kinds: Option<Vec<String>>,
+    /// How many jobs it takes at most; 1 if absent.
+    #[schemars(range(min = 1, max = 1_000))]
+    max: Option<i64>,
+    /// How long to wait for a job; 0 if absent, and never more than 30 000.
+    #[schemars(range(min = 0))]
+    wait_ms: Option<i64>,
+    /// The length of the leases, if not each job's own.
+    #[schemars(range(min = 1_000, max = 43_200_000))]
+    visibility_timeout_ms: Option<i64>,
+}
+
+impl Poll {
+    /// The poll as core takes it; `host` is where it comes from.
+    pub(crate) fn check(&self, host: &str) -> Result<machine::Poll, Problem> {
+        let mut faults = Faults::default();
+        let id = faults.check("/worker", WorkerId::new(&self.worker));
+        let queues = match &self.queues {
+            None => vec![QueueName::default()],
+            Some(names) => list(&mut faults, "/queues", names, QueueName::new),
+        };
+        let kinds = match &self.kinds {
+            None => Kinds::All,
+            Some(names) => Kinds::only(list(&mut faults, "/kinds", names, Kind::new)),
+        };
+        let max = self.max.unwrap_or(1);
+        if !(1..=POLL_JOBS).contains(&max) {
+            faults.add("/max", format!("must be between 1 and {POLL_JOBS}, not {max}"));
+        }
+        let wait = u64::try_from(self.wait_ms.unwrap_or(0)).map_err(|_| "must not be negative");
+        let wait = faults.check("/wait_ms", wait).unwrap_or(0).min(POLL_WAIT_MS);
+        let length = lease_length(&mut faults, self.visibility_timeout_ms);
+        faults.refuse()?;
+        let id = id.ok_or_else(|| Problem::field("/worker", "is missing"))?;
+        let host = Arc::from(host);
+        Ok(machine::Poll {
+            worker: Worker { id, host, pid: None, kind: WorkerKind::Remote },
+            demand: Demand { queues: Queues::only(queues), kinds },
+            max: usize::try_from(max).unwrap_or(1),
+            wait: Millis::new(wait),
+            length,
+        })
+    }
+}
+
+fn list<T>(
+    faults: &mut Faults,
+    pointer: &str,
+    names: &[String],
+    new: impl Fn(&str) -> Result<T, core::NameError>,
+) -> Vec<T> {
+    if names.is_empty() || names.len() > POLL_NAMES {
+        let given = names.len();
+        faults.add(pointer, format!("must hold 1 to {POLL_NAMES} names, not {given}"));
+        return Vec::new();
+    }
+    let check =
+        |(index, name): (usize, &String)| faults.check(&format!("{pointer}/{index}"), new(name));
+    names.iter().enumerate().filter_map(check).collect()
+}
+
+/// The jobs a poll got; none if nothing came in time.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Claims {
+    pub(crate) jobs: Vec<LeasedJob>,
+}
+
+/// A job with the lease to run it. `result`, `last_error` and `progress` are not filled in here.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct LeasedJob {
+    #[serde(flatten)]
+    job: Job,
+    lease: Lease,
+}
+
+impl LeasedJob {
+    pub(crate) fn of(run: Run) -> Self {
+        let until = run.job.lease().map_or(run.job.updated_at, |lease| lease.until);
+        let lease = Lease::of(run.job.token(), until);
+        Self { job: Job::bare(&run.job, run.payload), lease }
+    }
+}
+
+/// The right to run a job.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct Lease {
+    /// To be sent back with every report.
+    token: String,
+    /// When it ends without a heartbeat.
+    until: Time,
+}
+
+impl Lease {
+    fn of(token: LeaseToken, until: core::Wall) -> Self {
+        Self { token: token.to_string(), until: Time(until) }
+    }
+}
+
+/// A heartbeat was heard.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Beaten {
+    lease: Lease,
+}
+
+impl Beaten {
+    pub(crate) fn of(token: LeaseToken, until: core::Wall) -> Self {
+        Self { lease: Lease::of(token, until) }
+    }
+}
+
+/// A verdict was recorded.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Settled {
+    /// Where the job went.
+    pub(crate) state: &'static str,
+}
+
+/// The job ran well.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Complete<'a> {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
+    token: String,
+    /// Any JSON, kept with the job.
+    #[serde(borrow)]
+    #[schemars(with = "Option<serde_json::Value>")]
+    result: Option<&'a RawValue>,
+}
+
+impl Complete<'_> {
+    pub(crate) fn check(&self, job: JobId) -> Result<Settle, Problem> {
+        let token = token(&self.token, job)?;
+        let mut faults = Faults::default();
+        let result = faults.raw("/result", self.result);
+        faults.refuse()?;
+        Ok(Settle { token, verdict: Verdict::Complete { result } })
+    }
+}
+
+/// The job failed.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fail {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
+    token: String,
+    /// What went wrong, for people; 4 KiB of it are kept.
+    error: String,
+    /// Whether another attempt may help; `true` if absent.
+    retryable: Option<bool>,
+}
+
+impl Fail {
+    pub(crate) fn check(&self, job: JobId) -> Result<Settle, Problem> {
+        let token = token(&self.token, job)?;
+        Ok(Settle { token, verdict: failed(&self.error, self.retryable) })
+    }
+}
+
+fn failed(error: &str, retryable: Option<bool>) -> Verdict {
+    let failure = Failure::new(error);
+    let failure = if retryable.unwrap_or(true) { failure } else { failure.permanent() };
+    Verdict::Fail(Box::new(failure))
+}
+
+/// The worker is still at it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Heartbeat<'a> {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
+    token: String,
+    /// A new length for the lease, from now on.
+    #[schemars(range(min = 1_000, max = 43_200_000))]
+    extend_ms: Option<i64>,
+    /// Any JSON about how far it is.
+    #[serde(borrow)]
+    #[schemars(with = "Option<serde_json::Value>")]
+    progress: Option<&'a RawValue>,
+}
+
+impl Heartbeat<'_> {
+    pub(crate) fn check(&self, job: JobId) -> Result<Beat, Problem> {
+        let token = token(&self.token, job)?;
+        let mut faults = Faults::default();
+        let bounds = (core::LeaseLength::MIN.get(), core::LeaseLength::MAX.get());
+        let extend = faults.number("extend_ms", self.extend_ms, bounds, |length| {
+            let named = |error| core::OutOfRange { field: "extend_ms", ..error };
+            core::LeaseLength::new(length).map_err(named)
+        });
+        let progress = faults.raw("/progress", self.progress);
+        faults.refuse()?;
+        Ok(Beat { token, extend, progress })
+    }
+}
+
+/// The worker gives the job back; the attempt is not charged.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Release {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
+    token: String,
+}
+
+impl Release {
+    pub(crate) fn check(&self, job: JobId) -> Result<Settle, Problem> {
+        Ok(Settle { token: token(&self.token, job)?, verdict: Verdict::Release })
+    }
+}
+
+/// The worker puts the job off; the attempt is not charged.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Snooze {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
+    token: String,
+    /// For how long.
+    #[schemars(range(min = 0, max = 315_619_200_000_i64))]
+    delay_ms: i64,
+}
+
+impl Snooze {
+    pub(crate) fn check(&self, job: JobId) -> Result<Settle, Problem> {
+        let token = token(&self.token, job)?;
+        Ok(Settle { token, verdict: snoozed(self.delay_ms)? })
+    }
+}
+
+fn snoozed(delay_ms: i64) -> Result<Verdict, Problem> {
+    let mut faults = Faults::default();
+    let bounds = (Delay::MIN.get(), Delay::MAX.get());
+    let delay = faults.number("delay_ms", Some(delay_ms), bounds, Delay::new);
+    faults.refuse()?;
+    let delay = delay.ok_or_else(|| Problem::field("/delay_ms", "is missing"))?;
+    Ok(Verdict::Snooze { delay })
+}
+
+/// Verdicts on many jobs, in one commit.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reports<'a> {
+    /// Up to 10 000. Each has its own answer.
+    #[serde(borrow)]
+    #[schemars(with = "Vec<Report<'a>>")]
+    pub(crate) reports: Vec<&'a RawValue>,
+}
+
+/// One verdict.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Report<'a> {
+    /// The token of the lease, as the poll gave it.
+    #[schemars(regex(pattern = TOKEN))]
+    token: String,
+    verdict: Said,
+    /// For `complete`: any JSON, kept with the job.
+    #[serde(borrow)]
+    #[schemars(with = "Option<serde_json::Value>")]
+    result: Option<&'a RawValue>,
+    /// For `fail`: what went wrong.
+    error: Option<String>,
+    /// For `fail`: whether another attempt may help; `true` if absent.
+    retryable: Option<bool>,
+    /// For `snooze`: for how long.
+    #[schemars(range(min = 0, max = 315_619_200_000_i64))]
+    delay_ms: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Verdict")]
+enum Said {
+    Complete,
+    Fail,
+    Release,
+    Snooze,
+}
+
+impl Report<'_> {
+    pub(crate) fn check(&self) -> Result<Settle, Problem> {
+        let mut faults = Faults::default();
+        for (field, given, verdict) in [
+            ("result", self.result.is_some(), Said::Complete),
+            ("error", self.error.is_some(), Said::Fail),
+            ("retryable", self.retryable.is_some(), Said::Fail),
+            ("delay_ms", self.delay_ms.is_some(), Said::Snooze),
+        ] {
+            if given && self.verdict != verdict {
+                faults.add(&format!("/{field}"), "does not belong to this verdict; leave it out");
+            }
+        }
+        let token = faults.check("/token", self.token.parse::<LeaseToken>());
+        let verdict = match self.verdict {
+            Said::Complete => Verdict::Complete { result: faults.raw("/result", self.result) },
+            Said::Fail => {
+                let error = faults.check("/error", self.error.as_deref().ok_or("is missing"));
+                failed(error.unwrap_or_default(), self.retryable)
+            }
+            Said::Release => Verdict::Release,
+            Said::Snooze => {
+                let delay = faults.check("/delay_ms", self.delay_ms.ok_or("is missing"));
+                snoozed(delay.unwrap_or_default())?
+            }
+        };
+        faults.refuse()?;
+        let token = token.ok_or_else(|| Problem::field("/token", "is missing"))?;
+        Ok(Settle { token, verdict })
+    }
+}
+
+/// One answer per verdict, in the order of the request.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct ReportsAnswer {
+    pub(crate) results: Vec<ReportResult>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum ReportResult {
+    /// It was recorded.
+    Recorded { state: &'static str },
+    /// It was not.
+    Refused { error: Document },
+}
+
+impl From<Result<core::StateName, Problem>> for ReportResult {
+    fn from(result: Result<core::StateName, Problem>) -> Self {
+        match result {
+            Ok(state) => Self::Recorded { state: state.as_str() },
+            Err(problem) => Self::Refused { error: problem.document() },
+        }
+    }
+}
+
+/// Which dead letters to replay, newest failure first.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Replay {
+    /// Those of this queue.
+    queue: Option<String>,
+    /// Those of this kind.
+    kind: Option<String>,
+    /// Those whose last error holds this text.
+    error_contains: Option<String>,
+    /// At most so many; 1000 if absent.
+    #[schemars(range(min = 1, max = 1_000))]
+    limit: Option<i64>,
+}
+
+impl Replay {
+    pub(crate) fn check(&self) -> Result<(DeadFilter, usize), Problem> {
+        let mut faults = Faults::default();
+        let queue = faults.maybe("/queue", self.queue.as_deref().map(QueueName::new));
+        let kind = faults.maybe("/kind", self.kind.as_deref().map(Kind::new));
+        let limit = match self.limit.map(usize::try_from) {
+            None => REPLAYS,
+            Some(Ok(limit)) if (1..=REPLAYS).contains(&limit) => limit,
+            Some(_) => {
+                faults.add("/limit", format!("must be between 1 and {REPLAYS}"));
+                REPLAYS
+            }
+        };
+        faults.refuse()?;
+        let error_contains = self.error_contains.clone();
+        Ok((DeadFilter { queue, kind, error_contains }, limit))
+    }
+}
+
+/// How many dead letters run again.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Replayed {
+    pub(crate) replayed: usize,
+    /// Whether there may be more that fit.
+    pub(crate) more: bool,
+}

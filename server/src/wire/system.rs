@@ -1,0 +1,62 @@
+//! Workers and the state of the server, as clients see them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use windlass_core::store::WorkerRow;
+use windlass_core::{Millis, Wall};
+
+use super::time::Time;
+
+/// A body with nothing in it.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// Every known worker.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct WorkerList {
+    pub(crate) workers: Vec<Worker>,
+}
+
+/// A worker.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Worker {
+    id: String,
+    host: String,
+    pid: Option<u32>,
+    /// `local`, `process` or `remote`.
+    kind: &'static str,
+    started_at: Time,
+    last_heartbeat: Time,
+    /// Whether it was heard of lately.
+    alive: bool,
+    /// The jobs it holds.
+    running: Vec<u64>,
+}
+
+impl Worker {
+    pub(crate) fn of(row: &WorkerRow, now: Wall, silent: Millis) -> Self {
+        Self {
+            id: row.worker.id.as_str().into(),
+            host: row.worker.host.as_ref().into(),
+            pid: row.worker.pid,
+            kind: row.worker.kind.as_str(),
+            started_at: Time(row.started_at),
+            last_heartbeat: Time(row.last_seen),
+            alive: now.since(row.last_seen) <= silent,
+            running: row.running.iter().map(|id| id.get()).collect(),
+        }
+    }
+}
+
+/// The server answers.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Alive {
+    pub(crate) alive: bool,
+}
+
+/// The server takes and stores work.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Ready {
+    pub(crate) ready: bool,
+}

@@ -1,0 +1,115 @@
+//! The stream of events: what it says, where it goes on, when it ends.
+
+use crate::common::{Client, STORES, Server};
+
+/// Reads a stream until it holds this text.
+fn until(client: &mut Client, text: &str) -> String {
+    let mut said = String::new();
+    while !said.contains(text) {
+        let chunk = client.chunk().unwrap_or_else(|| panic!("it ended without {text:?}: {said}"));
+        said.push_str(&String::from_utf8(chunk).unwrap());
+    }
+    said
+}
+
+fn listen(server: &Server, headers: &[(&str, &str)]) -> Client {
+    let mut client = server.connect();
+    client.ask("GET", "/events", headers, None);
+    let (status, headers) = client.head().unwrap();
+    assert_eq!(status, 200);
+    assert!(headers.contains(&("content-type".into(), "text/event-stream".into())));
+    until(&mut client, ": windlass");
+    client
+}
+
+fn ids(said: &str) -> Vec<u64> {
+    said.lines().filter_map(|line| line.strip_prefix("id: ")?.parse().ok()).collect()
+}
+
+#[test]
+fn changes_are_told_in_order_and_replayed_to_one_who_comes_back() {
+    for store in STORES {
+        let (_place, server) = Server::new(store);
+        let mut client = listen(&server, &[]);
+        let id = server.enqueue(r#"{"kind":"email"}"#);
+        server.post("/queues/default/pause", "");
+        server.post(&format!("/jobs/{id}/cancel"), "");
+        let said = until(&mut client, r#""state":"cancelled"}"#);
+        let first =
+            format!(r#"data: {{"id":{id},"queue":"default","kind":"email","state":"queued"}}"#);
+        assert!(
+            said.contains(&format!("event: job\nid: {}\n{first}\n\n", ids(&said)[0])),
+            "{said}"
+        );
+        assert!(said.contains("event: queue\n"), "{said}");
+        assert!(said.contains(r#"data: {"name":"default","paused":true}"#), "{said}");
+        let numbers = ids(&said);
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+        let back = numbers[0].to_string();
+        let mut again = listen(&server, &[("last-event-id", &back)]);
+        let replayed = until(&mut again, r#""state":"cancelled"}"#);
+        assert_eq!(ids(&replayed), numbers[1..]);
+    }
+}
+
+#[test]
+fn one_who_comes_back_too_late_is_told_to_look_anew() {
+    let (_place, server) = Server::new("sqlite");
+    let mut client = listen(&server, &[("last-event-id", "17")]);
+    let said = until(&mut client, "\n\n");
+    assert!(said.starts_with("event: reset\n"), "{said}");
+    server.enqueue("{}");
+    until(&mut client, r#""state":"queued"}"#);
+    let reply = server.connect().send("GET", "/events", &[("last-event-id", "x")], None);
+    assert_eq!(reply.refused(), (422, "invalid".into()));
+}
+
+#[test]
+fn one_who_does_not_read_is_cut_off_and_others_are_told_everything() {
+    let args = ["--write-timeout", "1s", "--log-level", "debug"];
+    let (_place, mut server) = Server::with("sqlite", &args);
+    let mut deaf = listen(&server, &[]);
+    let mut good = listen(&server, &[]);
+    // Long names: all of it together is more than the sockets of one connection hold.
+    let name = "n".repeat(120);
+    let job = format!(r#"{{"kind":"{name}","queue":"{name}"}}"#);
+    let batch = format!(r#"{{"jobs":[{}]}}"#, vec![job; 5_000].join(","));
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(move || {
+            let mut last = 0;
+            let mut seen = 0;
+            while seen < 60_000 {
+                let Some(chunk) = good.chunk() else { break };
+                for id in ids(&String::from_utf8(chunk).unwrap()) {
+                    assert!(last == 0 || id == last + 1, "{id} after {last}");
+                    last = id;
+                    seen += 1;
+                }
+            }
+            seen
+        });
+        for _ in 0..12 {
+            assert_eq!(server.post("/jobs/batch", &batch).status, 202);
+        }
+        assert_eq!(reading.join().unwrap(), 60_000);
+    });
+    server.wait_for_log("Writing for too long");
+    assert!(deaf.is_closed());
+}
+
+#[test]
+fn a_shutdown_ends_streams_and_polls_at_once() {
+    for store in STORES {
+        let (_place, server) = Server::with(store, &["--drain-timeout", "25s"]);
+        let mut stream = listen(&server, &[]);
+        let mut poll = server.connect();
+        poll.ask("POST", "/jobs/poll", &[], Some(r#"{"worker":"w","wait_ms":30000}"#));
+        server.until("/workers", |list| list.to_string().contains(r#""id":"w""#));
+        server.signal("-TERM");
+        let reply = poll.reply().expect("an answer");
+        assert_eq!(reply.json()["jobs"].as_array().unwrap().len(), 0);
+        while stream.chunk().is_some() {}
+        let (status, said) = server.end();
+        assert_eq!(status.code(), Some(0), "{said}");
+    }
+}

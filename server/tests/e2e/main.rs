@@ -1,0 +1,12 @@
+//! The real binary over real sockets, on both stores.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod access;
+mod common;
+mod document;
+mod ending;
+mod events;
+mod limits;
+mod routes;
+mod secure;
+mod workers;
