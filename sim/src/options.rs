@@ -107,7 +107,7 @@ impl Options {
             network_ms: rng.range(1, 50),
             run_ms: rng.range(10, 2_000),
             mono_sleeps: rng.chance(500),
-            audit_every: rng.range(20, 80),
+            audit_every: rng.range(50, 200),
         };
         let retention = rng.range(1, 40) * 1_000;
         options.retention_ms = faults.has(Fault::Purges).then_some(retention);

@@ -20,6 +20,7 @@ pub(super) struct Scene {
     pub(super) out: Outcomes,
     pub(super) queues: Vec<QueueRow>,
     pub(super) at: u64,
+    pub(super) barren: u32,
 }
 
 impl Scene {
@@ -28,7 +29,7 @@ impl Scene {
         let out = Outcomes { now: Wall::new(NOW), ..Outcomes::default() };
         let ledger = Ledger::default();
         let batch = Batch::new(id, Policy::default());
-        Self { ledger, batch, out, queues: Vec::new(), at: 100_000 }
+        Self { ledger, batch, out, queues: Vec::new(), at: 100_000, barren: 0 }
     }
 
     /// Puts a job into the ledger, as if a commit had stored it.
@@ -53,7 +54,8 @@ impl Scene {
     }
 
     fn commit(&self, stories: Vec<Story>) -> Commit<'_> {
-        commit_of(&self.batch, &self.out, stories, self.queues.clone(), self.at)
+        let commit = commit_of(&self.batch, &self.out, stories, self.queues.clone(), self.at);
+        Commit { barren: self.barren, ..commit }
     }
 
     pub(super) fn dump(&self) -> Dump {
@@ -116,7 +118,8 @@ fn commit_of<'a>(
     at: u64,
 ) -> Commit<'a> {
     let process = ProcessId(1);
-    Commit { at, process, booted: 0, stepped_forward: None, batch, out, stories, queues }
+    let (booted, stepped_forward, barren) = (0, None, 0);
+    Commit { at, process, booted, stepped_forward, barren, batch, out, stories, queues }
 }
 
 fn rows(ledger: &Ledger) -> Vec<QueueRow> {

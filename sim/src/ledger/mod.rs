@@ -51,6 +51,8 @@ pub struct Commit<'a> {
     pub booted: u64,
     /// When the wall clock was last set forward.
     pub stepped_forward: Option<u64>,
+    /// How many reaping commits in a row, this one included, have written nothing.
+    pub barren: u32,
     /// What was asked.
     pub batch: &'a Batch,
     /// What came of it.

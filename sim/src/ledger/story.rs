@@ -238,6 +238,13 @@ fn tell_reports(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch, out: &Outcom
 }
 
 fn tell_admin(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch, out: &Outcomes) {
+    // Replays by name that are still to come: the rest were by page.
+    let mut named: BTreeMap<JobId, u32> = BTreeMap::new();
+    for (command, result) in batch.admin.iter().zip(&out.admin) {
+        if let (Admin::Replay(id), Ok(_)) = (command, result) {
+            *named.entry(*id).or_default() += 1;
+        }
+    }
     for (command, result) in batch.admin.iter().zip(&out.admin) {
         let Ok(done) = result else { continue };
         match (command, done) {
@@ -251,6 +258,7 @@ fn tell_admin(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch, out: &Outcomes
                 draft.state = Some(StateName::Cancelled);
             }
             (Admin::Replay(id), _) => {
+                named.entry(*id).and_modify(|left| *left -= 1);
                 if let Some(draft) = drafts.get_mut(id) {
                     draft.replay();
                 }
@@ -258,8 +266,9 @@ fn tell_admin(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch, out: &Outcomes
             (Admin::ReplayDead { .. }, AdminDone::Replayed { count, .. }) if *count > 0 => {
                 for draft in drafts.values_mut() {
                     let generation = draft.story.row().map_or(0, |job| job.generation);
+                    let later = named.get(&draft.story.id).copied().unwrap_or(0);
                     let dead = draft.state == Some(StateName::Failed);
-                    if dead && generation > draft.generation {
+                    if dead && generation > draft.generation + later {
                         draft.replay();
                     }
                 }

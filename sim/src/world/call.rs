@@ -8,6 +8,7 @@ use windlass_store_memory::Fault as Injected;
 
 use super::World;
 use super::event::Event;
+use super::process::Up;
 use crate::disk::Executed;
 use crate::faults::Fault;
 use crate::invariants::{Made, Seen};
@@ -26,6 +27,27 @@ pub(super) enum Call {
     Reopened(Result<(), StoreError>),
     /// Checked for changes.
     Checked(Result<bool, StoreError>),
+}
+
+/// Who makes a commit.
+#[derive(Debug, Clone, Copy)]
+struct By {
+    process: ProcessId,
+    booted: u64,
+    barren: u32,
+}
+
+/// Commits of one process that come closer together than this follow each other at once.
+const AT_ONCE: u64 = 500;
+
+impl Up {
+    /// Counts reaping commits in a row that write nothing.
+    fn note_barren(&mut self, now: u64, batch: &Batch, out: Option<&Outcomes>) {
+        let barren = batch.reap.is_some() && out.is_some_and(|out| !out.wrote);
+        let at_once = now - self.barren.1 < AT_ONCE;
+        let before = if at_once { self.barren.0 } else { 0 };
+        self.barren = (if barren { before + 1 } else { 0 }, now);
+    }
 }
 
 impl World {
@@ -106,9 +128,10 @@ impl World {
         if batch.claims.iter().any(|claim| !claim.takers.is_empty()) || executed.result.is_err() {
             up.hungry_since = None;
         }
-        let (process, booted) = (ProcessId(up.boot), up.anchored);
+        up.note_barren(self.now, &batch, executed.outcomes());
+        let by = By { process: ProcessId(up.boot), booted: up.anchored, barren: up.barren.0 };
         if let Some(outcomes) = executed.outcomes() {
-            self.observe(process, booted, &batch, outcomes);
+            self.observe(by, &batch, outcomes);
         }
         self.note_result(at, &executed);
         if crashes {
@@ -208,14 +231,15 @@ impl World {
     }
 
     /// Takes a commit that took place into the ledger, and checks it.
-    fn observe(&mut self, process: ProcessId, booted: u64, batch: &Batch, out: &Outcomes) {
+    fn observe(&mut self, by: By, batch: &Batch, out: &Outcomes) {
         self.coverage.commits += 1;
         let stories = tell(&self.ledger, batch, out, |ids| self.disk.jobs(ids));
         let queues = self.disk.queues();
         let commit = Commit {
             at: self.now,
-            process,
-            booted,
+            process: by.process,
+            booted: by.booted,
+            barren: by.barren,
             stepped_forward: self.wall.stepped_forward,
             batch,
             out,

@@ -48,6 +48,8 @@ pub(super) struct Up {
     /// When its first commit took place.
     pub(super) anchored: u64,
     pub(super) hungry_since: Option<u64>,
+    /// Reaping commits in a row that have written nothing, and when the last was.
+    pub(super) barren: (u32, u64),
 }
 
 impl World {
@@ -103,6 +105,7 @@ impl World {
             poisoned: false,
             anchored: u64::MAX,
             hungry_since: None,
+            barren: (0, 0),
         };
         self.processes[at].up = Some(Box::new(up));
         self.trace.note(&[2, at as u64, boot], || format!("p{at} boots as boot {boot}"));

@@ -35,7 +35,7 @@ impl World {
         let keyed = self.work.chance(600);
         let mut jobs: Vec<NewJob> =
             (0..count).map(|at| self.draw_job(wanted + at, keyed)).collect();
-        if self.work.chance(2) {
+        if self.options.seed.is_multiple_of(32) && self.work.chance(10) {
             // One request that asks for more than may be asked.
             let many = vec![jobs[0].clone(); windlass_core::limits::JOBS_PER_REQUEST + 1];
             let to = self.any_process();
