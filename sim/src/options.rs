@@ -1,6 +1,6 @@
 //! Every option of a run, all drawn from its seed, and what a person may set instead.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use crate::faults::{Fault, FaultSet};
 use crate::rng::Rng;
@@ -124,7 +124,7 @@ impl Overrides {
     pub fn flags(&self) -> String {
         let mut text = String::new();
         if self.off != FaultSet::default() {
-            text += &format!(" --off {}", self.off);
+            let _ = write!(text, " --off {}", self.off);
         }
         let numbers = [
             ("jobs", self.jobs),
@@ -134,7 +134,7 @@ impl Overrides {
         ];
         for (name, number) in numbers {
             if let Some(number) = number {
-                text += &format!(" --{name} {number}");
+                let _ = write!(text, " --{name} {number}");
             }
         }
         text

@@ -24,11 +24,11 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
     for line in text.lines() {
         if let Some(path) = line.strip_prefix("+++ b/") {
             files.push(FilePatch { path: path.trim().to_owned(), hunks: Vec::new() });
-        } else if line.starts_with("--- ") || line.starts_with("diff ") {
-            continue;
         } else if line.starts_with("@@") {
             let file = files.last_mut().ok_or("a hunk before any file")?;
             file.hunks.push(Hunk::default());
+        } else if line.starts_with("--- ") || line.starts_with("diff ") {
+            // What follows belongs to the next file, which names itself.
         } else if let Some(hunk) = files.last_mut().and_then(|file| file.hunks.last_mut()) {
             let rest = line.get(1..).unwrap_or("").to_owned();
             match line.chars().next() {

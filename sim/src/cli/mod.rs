@@ -4,6 +4,7 @@
 mod mutate;
 mod seeds;
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -178,7 +179,9 @@ fn json_text(text: &str) -> String {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
             '\n' => out += "\\n",
-            c if c.is_control() => out += &format!("\\u{:04x}", u32::from(c)),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
             c => out.push(c),
         }
     }

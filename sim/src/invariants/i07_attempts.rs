@@ -1,14 +1,18 @@
 //! I7: attempts = committed claims minus give-backs, never above `1 + max_retries`; a job that has
-//! used them up does not wait. That it does not hang on a dead lease either is E1.
+//! used them up does not wait, nor does any hang on a dead lease while a process is well.
 
 use windlass_core::StateName;
 
-use super::Seen;
+use super::{Calm, Seen};
 use crate::ledger::{Deed, Ledger, Story};
 
 /// Counts claims and give-backs, and compares the row.
 pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
-    let Seen::Commit(commit) = seen else { return None };
+    let commit = match seen {
+        Seen::Commit(commit) => commit,
+        Seen::Calm(calm) => return unreaped(ledger, *calm),
+        _ => return None,
+    };
     commit.stories.iter().find_map(|story| {
         let job = story.row()?;
         let counted = attempts(ledger, story);
@@ -21,6 +25,17 @@ pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
         }
         let waits = job.state.name() == StateName::Queued && job.attempts >= most;
         waits.then(|| format!("#{} waits, but its attempts are used up", story.id))
+    })
+}
+
+/// A lease that should have been taken back. One given before a clock was set, or by a clock that
+/// was set back since, counts its length once more.
+fn unreaped(ledger: &Ledger, calm: Calm) -> Option<String> {
+    ledger.held().find_map(|(id, life)| {
+        let length = life.detail.as_ref()?.job.lease()?.length.get();
+        let begun = life.heard.max(calm.since);
+        let late = calm.at.saturating_sub(begun + 2 * length);
+        (late > calm.slack_ms).then(|| format!("#{id} was to be taken back {late} ms ago"))
     })
 }
 
@@ -43,6 +58,7 @@ mod tests {
     use windlass_core::{Epoch, StateName};
 
     use super::super::testing::{Scene, detail, leased, worker};
+    use super::super::{Calm, Seen};
     use crate::ledger::Deed;
 
     #[test]
@@ -69,5 +85,15 @@ mod tests {
         let id = spent.job.id;
         scene.ledger.life_mut(id).unwrap().claims = spent.job.attempts;
         assert!(scene.breaks("I7", scene.story(1, Some(spent), vec![])));
+    }
+
+    #[test]
+    fn a_lease_that_nobody_takes_back_is_caught() {
+        let mut scene = Scene::new();
+        scene.store(leased(1, 1, 5_000));
+        let heard = scene.ledger.life(detail(1).job.id).unwrap().heard;
+        let calm = |after| Seen::Calm(Calm { at: heard + after, since: 0, slack_ms: 1_000 });
+        assert!(scene.allows(&calm(21_000)));
+        assert!(scene.catches("I7", &calm(21_001)));
     }
 }

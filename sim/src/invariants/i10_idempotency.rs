@@ -34,7 +34,8 @@ fn keys(ledger: &Ledger, commit: &Commit<'_>) -> Option<String> {
     None
 }
 
-/// Whether a key still names its job: until that is finished, and for its window.
+/// Whether a key still names its job: until that is finished, and for its window. A window that
+/// has ended stays so when the wall clock is set back.
 fn is_alive(ledger: &Ledger, commit: &Commit<'_>, key: &IdempotencyKey) -> bool {
     let Some(known) = ledger.keys.get(key) else { return false };
     let window = commit.batch.policy.idempotency_window;
@@ -42,7 +43,7 @@ fn is_alive(ledger: &Ledger, commit: &Commit<'_>, key: &IdempotencyKey) -> bool 
     let row = story.map_or_else(|| ledger.row(known.job), |story| story.before.as_ref());
     let settled = story.is_some_and(|story| !story.deeds.is_empty());
     let finished = settled || row.is_none_or(|job| job.state.name().is_finished());
-    !finished || known.created_at.plus(window) > commit.out.now
+    !finished || known.created_at.plus(window) > commit.out.now.max(ledger.latest)
 }
 
 fn messages(ledger: &Ledger, commit: &Commit<'_>) -> Option<String> {

@@ -10,9 +10,9 @@ pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
         Seen::Quiet(quiet) => slots(quiet).or_else(|| leases(ledger, quiet)),
         Seen::Made(made) => beats(made),
         Seen::Started(started) => {
-            let (slots, taken) = (started.slots, started.alive.len());
-            let token = started.run.job.token();
-            (taken >= slots).then(|| format!("#{token} started, {taken} of {slots} slots taken"))
+            let (slots, busy) = (started.slots, started.alive.len());
+            let run = started.run.job.token();
+            (busy >= slots).then(|| format!("#{run} started, {busy} of {slots} slots taken"))
         }
         _ => None,
     }

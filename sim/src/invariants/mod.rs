@@ -48,6 +48,8 @@ pub enum Seen<'a> {
     Started(Started<'a>),
     /// A machine has nothing to do right now.
     Quiet(Quiet<'a>),
+    /// Some process has been well for a while.
+    Calm(Calm),
     /// Everything that is stored, or that a crash has left.
     Image(Image<'a>),
 }
@@ -116,6 +118,17 @@ pub struct Quiet<'a> {
     pub hungry_ms: u64,
     /// How long that may be so: until it looks for what others have written.
     pub patience_ms: u64,
+}
+
+/// Some process has been running and well for a while.
+#[derive(Debug, Clone, Copy)]
+pub struct Calm {
+    /// What time it is.
+    pub at: u64,
+    /// Since when it has been well, and no clock was set.
+    pub since: u64,
+    /// How long it may take to notice that a lease has run out, and to take it back.
+    pub slack_ms: u64,
 }
 
 /// Everything that is stored.

@@ -43,7 +43,7 @@ impl Scene {
         let (batch, out) = (self.batch.clone(), self.out.clone());
         self.ledger.take_in(&commit_of(&batch, &out, vec![story], Vec::new(), self.at));
         let life = self.ledger.life_mut(id).expect("it was stored above");
-        (life.epoch, life.claims) = (epoch, claims);
+        (life.epoch, life.claims, life.heard) = (epoch, claims, self.at);
         assert_eq!(held.is_some(), claims > 0);
         self.queues = rows(&self.ledger);
     }

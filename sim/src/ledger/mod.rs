@@ -97,6 +97,8 @@ pub struct Ledger {
     pub keys: BTreeMap<IdempotencyKey, KeyLife>,
     /// What clients have sent, by their payloads.
     pub sent: BTreeMap<String, Sent>,
+    /// The latest the wall clock has read in a commit; it may have been set back since.
+    pub latest: Wall,
     /// Jobs stored.
     pub created: u64,
     /// Jobs removed.
@@ -143,6 +145,11 @@ impl Ledger {
     pub fn unfinished(&self) -> usize {
         let ready: usize = self.ready.values().map(BTreeSet::len).sum();
         ready + self.scheduled.len() + self.leased.len()
+    }
+
+    /// Every job that somebody holds.
+    pub fn held(&self) -> impl Iterator<Item = (JobId, &Life)> {
+        self.leased.iter().filter_map(|(_, id)| Some((*id, self.lives.get(id)?)))
     }
 
     /// How many leases there are.
@@ -194,6 +201,7 @@ impl Ledger {
 
     /// Takes in a commit that took place.
     pub fn take_in(&mut self, commit: &Commit<'_>) {
+        self.latest = self.latest.max(commit.out.now);
         for row in &commit.queues {
             self.queues.insert(row.queue.name.clone(), row.queue.clone());
         }

@@ -16,6 +16,7 @@ use crate::ledger::{Commit, Deed, Said, tell};
 
 /// A call of the store that is under way.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per process, and most are commits")]
 pub(super) enum Call {
     /// Asked, not done yet.
     Asked(StoreCall),
@@ -71,6 +72,7 @@ impl World {
         self.trace.note(&call_numbers(at, &call), || format!("p{at} calls: {}", words(&call)));
         if let Some(up) = self.processes[at].up.as_mut() {
             up.call = Some(Call::Asked(call));
+            up.called = Some(self.now);
         }
         let wait = self.call_time();
         self.after(wait, Event::Execute(at, boot));
@@ -200,6 +202,7 @@ impl World {
         }
         let Some(clock) = self.now_of(at) else { return };
         let Some(up) = self.up(at, boot) else { return };
+        up.called = None;
         match up.call.take() {
             None | Some(Call::Asked(_)) => return,
             Some(Call::Committed { batch, executed, at: done }) => {

@@ -1,13 +1,14 @@
 //! The second phase: nothing goes wrong any more, everything comes to its end, and what is left is
 //! what was promised.
 
-use windlass_core::machine::Request;
+use windlass_core::machine::{Phase, Request};
 use windlass_core::store::{Admin, Dump};
 use windlass_core::{JobId, StateName};
 
 use super::World;
 use super::behaviour::queue;
 use super::event::{End, Event, Signal, Who};
+use super::process::Process;
 
 impl World {
     /// From now on nothing goes wrong.
@@ -50,8 +51,10 @@ impl World {
         if self.closing {
             return self.close();
         }
+        self.check_calm();
         let answered = self.wishes.iter().all(|wish| !wish.open);
         let done = self.ledger.unfinished() == 0 && answered && self.remotes_idle();
+        let done = done && self.is_settled();
         let healed = self.healed.unwrap_or(self.now);
         if done {
             self.closing = true;
@@ -65,6 +68,20 @@ impl World {
         }
         self.resume_queues();
         self.after(500, Event::Look);
+    }
+
+    /// Whether every process is up and well, and nothing from before is still on its way to one.
+    fn is_settled(&self) -> bool {
+        let on_its_way = |event: &Event| {
+            matches!(event, Event::Deliver(..) | Event::Signal(..) | Event::Boot(..))
+        };
+        let well = |process: &Process| {
+            process.up.as_ref().is_some_and(|up| {
+                let running = up.machine.phase() == Phase::Running;
+                running && up.suspended_until <= self.now && up.call.is_none()
+            })
+        };
+        self.processes.iter().all(well) && !self.upcoming.values().any(on_its_way)
     }
 
     /// How long everything may take to come to its end once nothing goes wrong any more: what the

@@ -17,7 +17,10 @@ use super::event::{Event, Signal, Who};
 use crate::clock::{MAX_SKEW, ProcessClock};
 use crate::disk::Handle;
 use crate::faults::Fault;
-use crate::invariants::{Quiet, Seen};
+use crate::invariants::{Calm, Quiet, Seen};
+
+/// A call of the store that takes longer than this is slow.
+const SLOW_CALL: u64 = 150;
 
 /// A place where a process runs.
 #[derive(Debug, Default)]
@@ -36,6 +39,8 @@ pub(super) struct Up {
     pub(super) demand: Demand,
     pub(super) slots: usize,
     pub(super) call: Option<Call>,
+    /// When the call of the store that is under way was made.
+    pub(super) called: Option<u64>,
     /// Local runs whose handler runs, with how long their lease is.
     pub(super) alive: BTreeSet<LeaseToken>,
     pub(super) lengths: BTreeMap<LeaseToken, u64>,
@@ -48,6 +53,8 @@ pub(super) struct Up {
     /// When its first commit took place.
     pub(super) anchored: u64,
     pub(super) hungry_since: Option<u64>,
+    /// Since when it has been running and well.
+    pub(super) well_since: u64,
     /// Reaping commits in a row that have written nothing, and when the last was.
     pub(super) barren: (u32, u64),
 }
@@ -97,6 +104,7 @@ impl World {
             demand,
             slots,
             call: None,
+            called: None,
             alive: BTreeSet::new(),
             lengths: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -105,6 +113,7 @@ impl World {
             poisoned: false,
             anchored: u64::MAX,
             hungry_since: None,
+            well_since: self.now,
             barren: (0, 0),
         };
         self.processes[at].up = Some(Box::new(up));
@@ -324,6 +333,28 @@ impl World {
         if self.violation.is_none() {
             self.violation = crate::invariants::first_violation(&self.ledger, &seen);
         }
+    }
+
+    /// Sees whether leases that have run out are taken back, if some process is well. One that
+    /// waits for the store, stands still or shuts down may let them lie.
+    pub(super) fn check_calm(&mut self) {
+        let now = self.now;
+        for process in &mut self.processes {
+            let Some(up) = process.up.as_mut() else { continue };
+            let well = up.machine.phase() == Phase::Running
+                && up.machine.health() == Health::Good
+                && up.suspended_until <= now
+                && up.called.is_none_or(|called| now - called < SLOW_CALL);
+            if !well {
+                up.well_since = now;
+            }
+        }
+        let well = self.processes.iter().filter_map(|process| process.up.as_ref());
+        let Some(since) = well.map(|up| up.well_since).min() else { return };
+        let since = since.max(self.wall.stepped.unwrap_or(0));
+        let options = &self.options;
+        let slack_ms = 3 * options.change_check_ms + 100 * options.commit_ms + 5_000;
+        self.see(&Seen::Calm(Calm { at: now, since, slack_ms }));
     }
 
     /// A process stands still for a while.

@@ -11,6 +11,7 @@ impl World {
         if self.healed.is_some() {
             return;
         }
+        self.check_calm();
         let rate = self.options.rate;
         let at = usize::try_from(self.luck.below(self.processes.len() as u64)).unwrap_or(0);
         if self.strikes(Fault::Crash, rate) {
