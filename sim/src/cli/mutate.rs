@@ -103,7 +103,8 @@ impl Hunted {
             .map(|round| round.as_ref().map_or("null".into(), |(seeds, _)| seeds.to_string()))
             .collect();
         format!(
-            "{{\"name\":{},\"what\":{},\"found\":{},\"median_seeds\":{},\"seeds\":[{}],\"rule\":{}}}",
+            "{{\"name\":{},\"what\":{},\"found\":{},\"median_seeds\":{},\"seeds\":[{}],\
+             \"rule\":{}}}",
             json_text(self.mutant.name),
             json_text(self.mutant.what),
             self.is_found(),

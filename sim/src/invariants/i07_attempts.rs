@@ -55,7 +55,7 @@ fn attempts(ledger: &Ledger, story: &Story) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use windlass_core::{Epoch, StateName};
+    use windlass_core::{Epoch, StateName, Wall};
 
     use super::super::testing::{Scene, detail, leased, worker};
     use super::super::{Calm, Seen};
@@ -92,7 +92,8 @@ mod tests {
         let mut scene = Scene::new();
         scene.store(leased(1, 1, 5_000));
         let heard = scene.ledger.life(detail(1).job.id).unwrap().heard;
-        let calm = |after| Seen::Calm(Calm { at: heard + after, since: 0, slack_ms: 1_000 });
+        let (since, wall, slack_ms) = (0, Wall::new(0), 1_000);
+        let calm = |after| Seen::Calm(Calm { at: heard + after, since, wall, slack_ms });
         assert!(scene.allows(&calm(21_000)));
         assert!(scene.catches("I7", &calm(21_001)));
     }

@@ -29,7 +29,7 @@ use std::fmt;
 
 use windlass_core::machine::{Answer, Phase, Request, Run, Wakeup};
 use windlass_core::store::{Batch, Dump, JobDetail};
-use windlass_core::{LeaseToken, WorkerId};
+use windlass_core::{LeaseToken, Wall, WorkerId};
 
 use crate::ledger::{Commit, Ledger};
 
@@ -127,7 +127,9 @@ pub struct Calm {
     pub at: u64,
     /// Since when it has been well, and no clock was set.
     pub since: u64,
-    /// How long it may take to notice that a lease has run out, and to take it back.
+    /// What the wall clock reads.
+    pub wall: Wall,
+    /// How long it may take to notice that something is due, and to do it.
     pub slack_ms: u64,
 }
 

@@ -7,7 +7,7 @@ use windlass_core::machine::{Config, Health, Input, Limits, Machine, Phase, Requ
 use windlass_core::store::{Retention, Worker, WorkerKind};
 use windlass_core::{
     Demand, Kinds, LeaseLength, LeaseToken, Millis, Now, Policy, ProcessId, Queues, RequestId,
-    WorkerId,
+    Wall, WorkerId,
 };
 
 use super::World;
@@ -352,9 +352,10 @@ impl World {
         let well = self.processes.iter().filter_map(|process| process.up.as_ref());
         let Some(since) = well.map(|up| up.well_since).min() else { return };
         let since = since.max(self.wall.stepped.unwrap_or(0));
+        let wall = Wall::new(self.wall.read(now));
         let options = &self.options;
         let slack_ms = 3 * options.change_check_ms + 100 * options.commit_ms + 5_000;
-        self.see(&Seen::Calm(Calm { at: now, since, slack_ms }));
+        self.see(&Seen::Calm(Calm { at: now, since, wall, slack_ms }));
     }
 
     /// A process stands still for a while.
