@@ -75,7 +75,7 @@ pub struct KeyLife {
 /// What clients have sent with a payload of their own.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sent {
-    /// How often it was handed to a machine.
+    /// How often it was handed to a machine, without those that were told to have stored nothing.
     pub delivered: u32,
     /// How many jobs were stored for it.
     pub stored: u32,

@@ -1,13 +1,13 @@
 //! Effects of a machine: answers leave, handlers start and are told to stop. The process may vanish
 //! between any two of them.
 
-use windlass_core::machine::{Answer, Effect, Input, Request, Run};
+use windlass_core::machine::{Answer, Effect, Input, Refused, Request, Run};
 use windlass_core::store::JobDetail;
 use windlass_core::{JobId, LeaseToken, RequestId};
 
 use super::World;
 use super::behaviour::Behaviour;
-use super::event::{End, Event, Who};
+use super::event::{End, Event, answer_words};
 use crate::faults::Fault;
 use crate::invariants::{Seen, Started, Told, first_violation};
 
@@ -44,7 +44,7 @@ impl World {
             let what = format!("request {} was answered twice, or was never made", request.0);
             return self.fail("I1 durable ack", what);
         };
-        let words = || format!("p{at} answers {}: {answer:?}", request.0);
+        let words = || format!("p{at} answers {}: {}", ask.who, answer_words(&answer));
         self.trace.note(&[16, request.0, answer_number(&answer)], words);
         self.coverage.answer(&answer);
         let image = self.sampled_image(&answer);
@@ -54,7 +54,7 @@ impl World {
         if self.violation.is_none() {
             self.violation = first_violation(&self.ledger, &Seen::Told(told));
         }
-        self.note_acknowledged(&ask.request, &answer);
+        self.note_told(&ask.request, &answer);
         let delay = self.delay();
         if self.strikes_at_rate(Fault::LoseReply) {
             if let Answer::Jobs(runs) = answer
@@ -98,18 +98,32 @@ impl World {
         Some(found.into_iter().flatten().collect())
     }
 
-    fn note_acknowledged(&mut self, request: &Request, answer: &Answer) {
-        let mut note = |payload: &str| {
-            self.ledger.sent.entry(payload.to_owned()).or_default().acknowledged = true;
+    /// Notes what a client was told of its new jobs: acknowledged, refused, or unknown. A message
+    /// that was refused, or answered with an earlier job, has stored nothing.
+    fn note_told(&mut self, request: &Request, answer: &Answer) {
+        let new = match request {
+            Request::Enqueue(new) => std::slice::from_ref(new),
+            Request::EnqueueMany(many) => many.as_slice(),
+            _ => return,
         };
-        match (request, answer) {
-            (Request::Enqueue(new), Answer::Enqueued(Ok(_))) => note(new.payload.as_str()),
-            (Request::EnqueueMany(many), Answer::EnqueuedMany(results)) => {
-                for (new, _) in many.iter().zip(results).filter(|(_, result)| result.is_ok()) {
-                    note(new.payload.as_str());
+        for (at, new) in new.iter().enumerate() {
+            let result = match answer {
+                Answer::Refused(Refused::Unknown(_)) => return,
+                Answer::Enqueued(result) => result.as_ref().ok(),
+                Answer::EnqueuedMany(results) => {
+                    results.get(at).and_then(|result| result.as_ref().ok())
                 }
+                _ => None,
+            };
+            let sent = self.ledger.sent.entry(new.payload.as_str().to_owned()).or_default();
+            sent.acknowledged |= result.is_some();
+            if result.is_none_or(|receipt| receipt.duplicate) {
+                sent.delivered = sent.delivered.saturating_sub(1);
             }
-            _ => {}
+            if sent.stored > sent.delivered {
+                let what = format!("{:?} was told as not stored, but was", new.payload);
+                return self.fail("I10 idempotency", what);
+            }
         }
     }
 
@@ -137,7 +151,6 @@ impl World {
         let boot = self.boot_of(at).unwrap_or(0);
         if let Some(up) = self.processes[at].up.as_mut() {
             up.alive.insert(token);
-            up.lengths.insert(token, length);
         }
         match behaviour {
             Behaviour::Hang => {}
@@ -178,7 +191,6 @@ impl World {
             return;
         }
         up.ended.insert(token);
-        up.lengths.remove(&token);
         self.trace.note(&[18, token.job.get(), token.epoch.get()], || {
             format!("p{at}: the handler of #{token} ends: {end:?}")
         });
@@ -208,17 +220,5 @@ fn answer_number(answer: &Answer) -> u64 {
         Answer::Admin(result) => 10 + u64::from(result.is_ok()),
         Answer::Jobs(runs) => 12 + 16 * runs.len() as u64,
         Answer::Refused(_) => 13,
-    }
-}
-
-/// Who asked, for a trace.
-impl std::fmt::Display for Who {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Producer(wish) => write!(f, "producer with wish {wish}"),
-            Self::Poll(at, _) => write!(f, "remote {at}"),
-            Self::Beat(at, token) | Self::Report(at, token) => write!(f, "remote {at} of #{token}"),
-            Self::Operator => f.write_str("operator"),
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! A process: a machine, its handle to the store, its clock and the handlers that run in it. It
 //! boots, crashes, stands still, is told to shut down, and boots again as somebody else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use windlass_core::machine::{Config, Health, Input, Limits, Machine, Phase, Request, Wakeup};
 use windlass_core::store::{Retention, Worker, WorkerKind};
@@ -13,7 +13,7 @@ use windlass_core::{
 use super::World;
 use super::behaviour::kind;
 use super::call::Call;
-use super::event::{Event, Signal, Who};
+use super::event::{Event, Signal, Who, request_words};
 use crate::clock::{MAX_SKEW, ProcessClock};
 use crate::disk::Handle;
 use crate::faults::Fault;
@@ -41,9 +41,8 @@ pub(super) struct Up {
     pub(super) call: Option<Call>,
     /// When the call of the store that is under way was made.
     pub(super) called: Option<u64>,
-    /// Local runs whose handler runs, with how long their lease is.
+    /// Local runs whose handler runs.
     pub(super) alive: BTreeSet<LeaseToken>,
-    pub(super) lengths: BTreeMap<LeaseToken, u64>,
     /// Local runs whose handler has ended.
     pub(super) ended: BTreeSet<LeaseToken>,
     pub(super) suspended_until: u64,
@@ -106,7 +105,6 @@ impl World {
             call: None,
             called: None,
             alive: BTreeSet::new(),
-            lengths: BTreeMap::new(),
             ended: BTreeSet::new(),
             suspended_until: 0,
             wake_at: None,
@@ -210,14 +208,16 @@ impl World {
         match &asked {
             Request::Enqueue(new) => self.note_sent(new.payload.as_str()),
             Request::EnqueueMany(many) => {
-                for new in many.iter().take(50) {
+                for new in many {
                     self.note_sent(new.payload.as_str());
                 }
             }
             _ => {}
         }
         let gone = matches!(who, Who::Poll(..)) && self.strikes_at_rate(Fault::LoseReply);
-        self.trace.note(&[5, at as u64, request.0], || format!("p{at} is asked {asked:?}"));
+        self.trace.note(&[5, at as u64, request.0], || {
+            format!("p{at} is asked by {who}: {}", request_words(&asked))
+        });
         self.handle(at, Input::Request(request, asked));
         if gone {
             self.handle(at, Input::Gone(request));
@@ -349,8 +349,8 @@ impl World {
                 up.well_since = now;
             }
         }
-        let well = self.processes.iter().filter_map(|process| process.up.as_ref());
-        let Some(since) = well.map(|up| up.well_since).min() else { return };
+        let up = self.processes.iter().filter_map(|process| process.up.as_ref());
+        let Some(since) = up.map(|up| up.well_since).min() else { return };
         let since = since.max(self.wall.stepped.unwrap_or(0));
         let wall = Wall::new(self.wall.read(now));
         let options = &self.options;
