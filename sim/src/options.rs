@@ -85,7 +85,7 @@ impl Options {
         let mut options = Self {
             seed,
             faults,
-            rate: [2, 5, 10, 20, 40][usize::try_from(rng.below(5)).unwrap_or(0)],
+            rate: [2, 5, 10, 20, 40, 80][usize::try_from(rng.below(6)).unwrap_or(0)],
             processes: rng.range(1, 4),
             slots: rng.range(1, 6),
             remotes: rng.below(5),

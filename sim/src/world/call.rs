@@ -117,7 +117,7 @@ impl World {
     }
 
     /// Makes a commit; nothing if the process went with it.
-    fn commit(&mut self, at: usize, batch: Batch) -> Option<Call> {
+    pub(super) fn commit(&mut self, at: usize, batch: Batch) -> Option<Call> {
         let now = self.now_of(at)?;
         let crashes = self.strikes(Fault::CrashInCommit, self.options.rate / 8);
         if crashes && self.luck.chance(500) {

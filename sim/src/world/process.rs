@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use windlass_core::machine::{Config, Health, Input, Limits, Machine, Phase, Request, Wakeup};
+use windlass_core::machine::{
+    Config, Health, Input, Limits, Machine, Phase, Request, StoreCall, Wakeup,
+};
 use windlass_core::store::{Retention, Worker, WorkerKind};
 use windlass_core::{
     Demand, Kinds, LeaseLength, LeaseToken, Millis, Now, Policy, ProcessId, Queues, RequestId,
@@ -267,8 +269,16 @@ impl World {
         self.plan_wake(at);
     }
 
-    /// A machine has come to its end: the process leaves.
+    /// A machine has come to its end: the process leaves. A commit that is under way may still
+    /// take place, whatever those who asked for it were told.
     fn exit(&mut self, at: usize) {
+        let call = self.processes[at].up.as_mut().and_then(|up| up.call.take());
+        if let Some(Call::Asked(StoreCall::Commit(batch))) = call
+            && self.luck.chance(500)
+        {
+            self.trace.note(&[23, at as u64], || format!("p{at} commits with its last breath"));
+            self.commit(at, batch);
+        }
         let Some(up) = self.processes[at].up.as_ref() else { return };
         let left = up.machine.shutdown_report().left.len() as u64;
         self.trace.note(&[6, at as u64, left], || format!("p{at} has stopped, {left} runs left"));
