@@ -58,6 +58,9 @@ mutants! {
 /// How many seeds a mutant may take.
 pub const MOST_SEEDS: u64 = 2_000;
 
+/// How many seeds must be green without any mutant.
+const CONTROL_SEEDS: u64 = 500;
+
 /// After how many seeds a mutant was found, and by which rule; nothing if it was not.
 pub type Found = Option<(u64, String)>;
 
@@ -85,6 +88,18 @@ impl Workshop {
         Ok(Self { copy, target, root: root.to_owned() })
     }
 
+    /// Builds the copy without any mutant and runs seeds from each of these first ones. If one
+    /// fails, then finding a mutant proves nothing.
+    pub fn control(&self, mut starts: impl Iterator<Item = u64>) -> Result<(), String> {
+        self.build()?;
+        starts.try_for_each(|first| match self.run(first, CONTROL_SEEDS)? {
+            None => Ok(()),
+            Some((seeds, rule)) => {
+                Err(format!("without any mutant, seed {} violates {rule}", first + seeds - 1))
+            }
+        })
+    }
+
     /// Builds a mutant, hunts it from each of these first seeds, and takes it out again.
     pub fn try_out(
         &self,
@@ -96,7 +111,7 @@ impl Workshop {
         for (path, text) in &files {
             write(&self.copy.join(path), text)?;
         }
-        let hunt = || starts.map(|first| self.run(first)).collect();
+        let hunt = || starts.map(|first| self.run(first, MOST_SEEDS)).collect();
         let found = self.build().and_then(|()| hunt());
         for (path, _) in &files {
             let text = fs::read_to_string(self.root.join(path));
@@ -125,9 +140,9 @@ impl Workshop {
     }
 
     /// Runs seeds until one fails: after how many, and by which rule.
-    fn run(&self, first: u64) -> Result<Found, String> {
+    fn run(&self, first: u64, seeds: u64) -> Result<Found, String> {
         let output = Command::new(self.target.join("release").join("windlass-sim"))
-            .args(["hunt", "--seeds", &MOST_SEEDS.to_string(), "--first", &first.to_string()])
+            .args(["hunt", "--seeds", &seeds.to_string(), "--first", &first.to_string()])
             .stdin(Stdio::null())
             .output()
             .map_err(|error| format!("the mutant cannot be run: {error}"))?;

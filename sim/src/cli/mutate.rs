@@ -50,10 +50,11 @@ pub(super) fn mutants(asked: &Mutants) -> ExitCode {
 
 fn hunt(root: &Path, wanted: &[&'static Mutant], asked: &Mutants) -> Result<Vec<Hunted>, String> {
     let workshop = Workshop::new(root)?;
+    let starts = (0..asked.rounds.max(1)).map(|round| asked.first + round * 1_000_000);
+    workshop.control(starts.clone())?;
     let mut hunted = Vec::new();
     for mutant in wanted {
-        let starts = (0..asked.rounds.max(1)).map(|round| asked.first + round * 1_000_000);
-        let rounds = workshop.try_out(mutant, starts)?;
+        let rounds = workshop.try_out(mutant, starts.clone())?;
         let one = Hunted { mutant, rounds };
         if !asked.json {
             println!("{}", one.line());
