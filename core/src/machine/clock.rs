@@ -10,7 +10,7 @@ use crate::{Millis, Mono, Now, Wall};
 /// Compares the store's wall clock with the monotonic clock, commit by commit.
 #[derive(Debug, Default)]
 pub(super) struct ClockGuard {
-    /// The store's clock at the last commit.
+    /// The store's clock at the last commit that was quick.
     anchor: Option<Now>,
     /// This process's own wall clock at the last commit.
     own: Option<Now>,
@@ -43,7 +43,15 @@ impl ClockGuard {
         if stepped.is_some() {
             self.trusted_since = Some(store);
         }
-        self.anchor = Some(Now::new(store, started.mono));
+        // A slow commit does not tell when in its course the clock was read: taken for an anchor,
+        // it would hide a later step of its own length. It becomes one only where there is none,
+        // or none that holds; then as read at its end, so that a step forward still shows.
+        let slow = ended.since(started.mono) > CLOCK_STEP.part(4);
+        if !slow {
+            self.anchor = Some(Now::new(store, started.mono));
+        } else if stepped.is_some() || self.anchor.is_none() {
+            self.anchor = Some(Now::new(store, ended));
+        }
         self.own = Some(started);
         stepped
     }

@@ -2,7 +2,7 @@
 
 use windlass_core::machine::StoreCall;
 use windlass_core::store::Store;
-use windlass_core::{Millis, Mono, Now, StateName};
+use windlass_core::{LeaseLength, Millis, Mono, NewJob, Now, StateName};
 use windlass_store_memory::MemoryStore;
 use windlass_tests::stage::{Stage, job};
 
@@ -76,4 +76,40 @@ fn a_process_that_starts_after_a_step_forward_does_not_reap_the_healthy_leases_o
     late.now = Now::new(first.now.wall, Mono::new(5));
     late.settle();
     assert_eq!((first.started().len(), late.started()), (1, Vec::new()), "{}", late.log());
+}
+
+/// A commit that took seconds was taken as if the store's clock had been read when it began. From
+/// then on the clock was expected to be ahead by those seconds, so that a step forward of the same
+/// length went unnoticed, and a healthy lease was reaped. Found by the simulation, seed 3541.
+#[test]
+fn a_slow_commit_does_not_hide_a_step_forward_of_its_own_length() {
+    let mut stage = stage(0);
+    stage.enqueue(NewJob { visibility_timeout: LeaseLength::new(10_000).ok(), ..job() });
+    stage.poll("remote", Millis::ZERO);
+    stage.settle();
+    stage.enqueue(job());
+    let call = stage.take_call().expect("a commit");
+    stage.idle(Millis::new(3_900));
+    stage.make_call(call);
+    stage.settle();
+    stage.step_wall(3_900);
+    stage.pass(Millis::seconds(4));
+    assert_eq!(state(&stage.store), StateName::Processing, "{}", stage.log());
+    stage.pass(Millis::seconds(14));
+    assert_eq!(state(&stage.store), StateName::Queued, "a length after the step was noticed");
+}
+
+/// The same anchor made every slow commit look like a step back: leases that had run out were held
+/// for their length once more, though nobody had touched the clock.
+#[test]
+fn a_slow_commit_is_not_taken_for_a_clock_that_was_set() {
+    let mut stage = stage(0);
+    stage.enqueue(job());
+    let call = stage.take_call().expect("a commit");
+    stage.idle(Millis::seconds(5));
+    stage.make_call(call);
+    stage.settle();
+    stage.enqueue(job());
+    stage.settle();
+    assert_eq!(stage.machine.stats().clock_steps, 0, "{}", stage.log());
 }

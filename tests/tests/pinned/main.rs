@@ -4,6 +4,7 @@
 mod apply;
 mod clock;
 mod demand;
+mod peers;
 mod runs;
 mod shelf;
 mod store;

@@ -1,0 +1,206 @@
+//! What can be asked on the command line, and who answers it.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
+
+mod mutate;
+mod seeds;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use windlass_sim::disk::StoreKind;
+use windlass_sim::faults::FaultSet;
+use windlass_sim::options::Overrides;
+
+/// Deterministic simulation of Windlass.
+#[derive(Debug, Parser)]
+#[command(name = "windlass-sim", version, about)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run many seeds; the first that fails is shrunk and shown.
+    Run(Run),
+    /// Run many seeds and say how often each fault, move and refusal came up.
+    Report(Run),
+    /// Run one seed and show all that happens.
+    #[command(alias = "replay")]
+    Trace(Trace),
+    /// Put bugs into a copy of the workspace and see that each is found.
+    Mutants(Mutants),
+    /// Run seeds until one fails, and say which: what `mutants` asks of a mutant.
+    #[command(hide = true)]
+    Hunt(Hunt),
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// How many seeds.
+    #[arg(long, default_value_t = 1_000)]
+    seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// Just this one.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// For so many minutes, however many seeds that is.
+    #[arg(long)]
+    minutes: Option<u64>,
+    #[command(flatten)]
+    set: Set,
+    /// Answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Trace {
+    /// Which seed.
+    #[arg(long, required_unless_present = "number")]
+    seed: Option<u64>,
+    /// Which seed.
+    number: Option<u64>,
+    #[command(flatten)]
+    set: Set,
+    /// Only what concerns this job.
+    #[arg(long)]
+    job: Option<u64>,
+    /// Only what came of it.
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Debug, Args)]
+struct Mutants {
+    /// Only these, like M7; may be given more than once.
+    #[arg(long)]
+    only: Vec<String>,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// How many times each is hunted, from different first seeds; the median is shown.
+    #[arg(long, default_value_t = 1)]
+    rounds: u64,
+    /// Answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Hunt {
+    #[arg(long)]
+    seeds: u64,
+    #[arg(long)]
+    first: u64,
+}
+
+/// What is set by hand instead of by the seed.
+#[derive(Debug, Args)]
+struct Set {
+    /// On which store.
+    #[arg(long, value_enum, default_value_t = Store::Memory)]
+    store: Store,
+    /// These faults off, separated by commas; `all` for all of them.
+    #[arg(long, default_value = "", value_parser = parse_faults)]
+    off: FaultSet,
+    /// So many jobs.
+    #[arg(long)]
+    jobs: Option<u64>,
+    /// Faults for so many milliseconds.
+    #[arg(long)]
+    millis: Option<u64>,
+    /// So many processes.
+    #[arg(long)]
+    processes: Option<u64>,
+    /// So many remote workers.
+    #[arg(long)]
+    remotes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Store {
+    Memory,
+    Sqlite,
+    Redb,
+}
+
+fn parse_faults(names: &str) -> Result<FaultSet, String> {
+    if names == "all" { Ok(FaultSet::all()) } else { FaultSet::parse(names) }
+}
+
+impl Set {
+    fn store(&self) -> StoreKind {
+        match self.store {
+            Store::Memory => StoreKind::Memory,
+            Store::Sqlite => StoreKind::Sqlite,
+            Store::Redb => StoreKind::Redb,
+        }
+    }
+
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            off: self.off,
+            jobs: self.jobs,
+            millis: self.millis,
+            processes: self.processes,
+            remotes: self.remotes,
+        }
+    }
+}
+
+impl Cli {
+    /// Does what was asked.
+    pub(crate) fn go(self) -> ExitCode {
+        match self.command {
+            Command::Run(run) => seeds::run(&run, false),
+            Command::Report(run) => seeds::run(&run, true),
+            Command::Trace(trace) => seeds::trace(&trace),
+            Command::Mutants(mutants) => mutate::mutants(&mutants),
+            Command::Hunt(hunt) => seeds::hunt(&hunt),
+        }
+    }
+}
+
+/// The time by the real clock: for figures, never for what happens.
+#[expect(clippy::disallowed_methods, reason = "how long a batch took is told, never used")]
+fn real_now() -> Instant {
+    Instant::now()
+}
+
+/// A text as JSON.
+fn json_text(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out += "\\n",
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn text_in_json_is_escaped() {
+        assert_eq!(json_text("a\"b\\c\nd\u{1}"), "\"a\\\"b\\\\c\\nd\\u0001\"");
+    }
+}

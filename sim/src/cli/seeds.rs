@@ -1,0 +1,223 @@
+//! Runs of seeds, and what is shown of them.
+
+use std::io::{IsTerminal, Write as _, stderr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use windlass_sim::options::{Options, Overrides};
+use windlass_sim::run::{Batch, Failure, Plan, run_many, run_seed};
+use windlass_sim::shrink;
+use windlass_sim::trace::history;
+
+use super::{Hunt, Run, Set, Trace, json_text, real_now};
+
+/// Every how many passing seeds one runs twice.
+const TWICE_EVERY: u64 = 16;
+/// Batches smaller than this are not asked to have seen everything.
+const WHOLE_BATCH: u64 = 1_000;
+/// How many lines of a failing run are shown.
+const LINES_SHOWN: usize = 60;
+
+pub(super) fn run(run: &Run, with_counts: bool) -> ExitCode {
+    let (first, seeds) = match run.seed {
+        Some(seed) => (seed, 1),
+        None => (run.first, run.seeds),
+    };
+    let set = run.set.overrides();
+    let plan = Plan { store: run.set.store(), set, first, seeds, twice_every: TWICE_EVERY };
+    let started = real_now();
+    let mut batch = Batch::default();
+    match run.minutes {
+        None => batch = run_shown(&plan, run.json),
+        Some(minutes) => {
+            let end = Duration::from_secs(60 * minutes);
+            let mut plan = Plan { seeds: 200, ..plan };
+            while batch.failure.is_none() && started.elapsed() < end {
+                batch.join(run_shown(&plan, true));
+                plan.first += plan.seeds;
+            }
+        }
+    }
+    let took = started.elapsed();
+    let whole = batch.seeds >= WHOLE_BATCH && set == Overrides::default();
+    let missing = if whole { batch.coverage.missing() } else { Vec::new() };
+    if run.json {
+        println!("{}", json(&batch, took, &missing, with_counts));
+    } else {
+        print_summary(&batch, took, &missing, with_counts);
+    }
+    match &batch.failure {
+        Some(failure) => {
+            show(failure, &plan, run.json);
+            ExitCode::FAILURE
+        }
+        None if missing.is_empty() => ExitCode::SUCCESS,
+        None => ExitCode::from(2),
+    }
+}
+
+fn run_shown(plan: &Plan, quietly: bool) -> Batch {
+    let shown = !quietly && stderr().is_terminal();
+    let batch = run_many(plan, |done| {
+        if shown && done.is_multiple_of(20) {
+            let _ = write!(stderr(), "\r{done} of {} seeds", plan.seeds);
+        }
+    });
+    if shown {
+        let _ = write!(stderr(), "\r\x1b[K");
+    }
+    batch
+}
+
+fn rates(batch: &Batch, took: Duration) -> (u128, u128) {
+    let millis = took.as_millis().max(1);
+    let per_second = u128::from(batch.seeds) * 10_000 / millis;
+    (per_second, u128::from(batch.coverage.millis) / millis)
+}
+
+fn print_summary(batch: &Batch, took: Duration, missing: &[String], with_counts: bool) {
+    let (per_second, speed) = rates(batch, took);
+    let seen = &batch.coverage;
+    println!(
+        "{} seeds in {} ms: {}.{} seeds/s, {speed} simulated seconds per second",
+        batch.seeds,
+        took.as_millis(),
+        per_second / 10,
+        per_second % 10
+    );
+    println!(
+        "{} jobs, {} runs, {} commits, {} events, {} simulated hours",
+        seen.jobs,
+        seen.executions,
+        seen.commits,
+        seen.events,
+        seen.millis / 3_600_000
+    );
+    if with_counts {
+        for (family, name, count) in seen.counts() {
+            println!("{count:>10}  {family} {name}");
+        }
+    }
+    for name in missing {
+        println!("never came up: {name}");
+    }
+    match (&batch.failure, missing) {
+        (Some(_), _) => println!("FAILED"),
+        (None, []) => println!("green"),
+        (None, _) => println!("INVALID: what never came up was not tested"),
+    }
+}
+
+fn json(batch: &Batch, took: Duration, missing: &[String], with_counts: bool) -> String {
+    let (per_second, speed) = rates(batch, took);
+    let seen = &batch.coverage;
+    let failure = match &batch.failure {
+        None => "null".to_owned(),
+        Some(failure) => format!(
+            "{{\"seed\":{},\"rule\":{},\"what\":{}}}",
+            failure.seed,
+            json_text(failure.violation.rule),
+            json_text(&failure.violation.what)
+        ),
+    };
+    let missing: Vec<String> = missing.iter().map(|name| json_text(name)).collect();
+    let counts = seen.counts().into_iter().filter(|_| with_counts);
+    let counts: Vec<String> = counts
+        .map(|(family, name, count)| format!("{}:{count}", json_text(&format!("{family} {name}"))))
+        .collect();
+    format!(
+        "{{\"seeds\":{},\"millis\":{},\"seeds_per_second\":{}.{},\
+         \"simulated_seconds_per_second\":{speed},\"jobs\":{},\"runs\":{},\"commits\":{},\
+         \"events\":{},\"simulated_millis\":{},\"missing\":[{}],\"counts\":{{{}}},\
+         \"failure\":{failure}}}",
+        batch.seeds,
+        took.as_millis(),
+        per_second / 10,
+        per_second % 10,
+        seen.jobs,
+        seen.executions,
+        seen.commits,
+        seen.events,
+        seen.millis,
+        missing.join(","),
+        counts.join(",")
+    )
+}
+
+/// Shows a failure: shrunk, with the command that shows all of it.
+fn show(failure: &Failure, plan: &Plan, json: bool) {
+    let rule = failure.violation.rule;
+    let small = shrink::shrink(failure.seed, &plan.set, plan.store, rule);
+    let command = format!(
+        "cargo run --release -p windlass-sim -- trace --seed {} --store {}{}",
+        failure.seed,
+        plan.store.word(),
+        small.flags()
+    );
+    if json {
+        eprintln!("{command}");
+        return;
+    }
+    let outcome = run_seed(failure.seed, &small, plan.store, true);
+    println!("\n{}", Options::draw(failure.seed, &small));
+    println!("{}\n", shrink::words(failure.seed, &small));
+    let from = outcome.lines.len().saturating_sub(LINES_SHOWN);
+    for line in &outcome.lines[from..] {
+        println!("{line}");
+    }
+    let shown = outcome.violation.as_ref().unwrap_or(&failure.violation);
+    print_history(&outcome.lines, &shown.what);
+    println!("\nviolated: {shown}\nshow it:  {command}");
+}
+
+/// The history of the first job that a text names.
+fn print_history(lines: &[String], text: &str) {
+    let number = text
+        .split('#')
+        .nth(1)
+        .map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
+    let Some(job) = number.and_then(|number| number.parse().ok()) else { return };
+    println!("\nthe history of #{job}:");
+    for line in history(lines, job) {
+        println!("{line}");
+    }
+}
+
+pub(super) fn trace(trace: &Trace) -> ExitCode {
+    let seed = trace.seed.or(trace.number).unwrap_or(1);
+    let set: &Set = &trace.set;
+    let outcome = run_seed(seed, &set.overrides(), set.store(), !trace.quiet);
+    println!("{}\n", Options::draw(seed, &set.overrides()));
+    match trace.job {
+        Some(job) => history(&outcome.lines, job).iter().for_each(|line| println!("{line}")),
+        None => outcome.lines.iter().for_each(|line| println!("{line}")),
+    }
+    println!("hash {:016x}", outcome.hash);
+    match outcome.violation {
+        None => {
+            println!("green");
+            ExitCode::SUCCESS
+        }
+        Some(violation) => {
+            print_history(&outcome.lines, &violation.what);
+            println!("violated: {violation}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says after how many seeds one failed, in a form for `mutants`.
+pub(super) fn hunt(hunt: &Hunt) -> ExitCode {
+    let set = Overrides::default();
+    let store = windlass_sim::disk::StoreKind::Memory;
+    let (first, seeds) = (hunt.first, hunt.seeds);
+    let plan = Plan { store, set, first, seeds, twice_every: u64::MAX };
+    match run_many(&plan, |_| ()).failure {
+        Some(failure) => {
+            let after = failure.seed.wrapping_sub(first) + 1;
+            println!("found {after} {}", failure.violation.rule);
+        }
+        None => println!("none"),
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,122 @@
+//! Clocks. True time is the world's alone. Processes read one wall clock, as those that share a
+//! file on one machine do, a little apart from each other; and a monotonic clock each.
+
+use windlass_core::{Millis, Mono, Now, Wall};
+
+/// The wall clock of the machine all processes run on.
+#[derive(Debug, Default)]
+pub struct WallClock {
+    /// How far it is off, by steps.
+    offset: i64,
+    /// How far it is off on top, by strobing.
+    wobble: i64,
+    /// When it was set forward last, in true time.
+    pub stepped_forward: Option<u64>,
+    /// When it was set at all, last.
+    pub stepped: Option<u64>,
+    /// The sum of all steps, as lengths.
+    pub moved: u64,
+}
+
+/// The wall clock when the world begins.
+const BEGIN: i64 = 1_700_000_000_000;
+
+impl WallClock {
+    /// Sets it, by so much.
+    pub fn step(&mut self, by: i64, at: u64) {
+        self.offset += by;
+        self.stepped = Some(at);
+        self.moved += by.unsigned_abs();
+        if by > 0 {
+            self.stepped_forward = Some(at);
+        }
+    }
+
+    /// Makes it jump a little beside where it stands.
+    pub fn strobe(&mut self, by: i64) {
+        self.wobble = by;
+    }
+
+    /// What it reads.
+    pub fn read(&self, at: u64) -> i64 {
+        BEGIN + at.cast_signed() + self.offset + self.wobble
+    }
+}
+
+/// The clocks of a process.
+#[derive(Debug, Clone)]
+pub struct ProcessClock {
+    booted: u64,
+    /// How far off it reads the wall clock.
+    skew: i64,
+    /// How much faster its monotonic clock runs, in millionths.
+    drift: i64,
+    /// For how long its monotonic clock stood still.
+    slept: u64,
+}
+
+impl ProcessClock {
+    /// The clocks of a process that boots now.
+    pub fn new(booted: u64, skew: i64, drift: i64) -> Self {
+        Self { booted, skew, drift, slept: 0 }
+    }
+
+    /// The monotonic clock stands still for so long.
+    pub fn sleep(&mut self, length: u64) {
+        self.slept += length;
+    }
+
+    /// What both clocks read.
+    pub fn now(&self, wall: &WallClock, at: u64) -> Now {
+        let read = wall.read(at) + self.skew;
+        Now::new(Wall::new(read), Mono::new(self.mono(at)))
+    }
+
+    fn mono(&self, at: u64) -> u64 {
+        let passed = at.saturating_sub(self.booted).saturating_sub(self.slept);
+        let drifted = passed.cast_signed().saturating_mul(self.drift) / 1_000_000;
+        1_000 + passed.saturating_add_signed(drifted)
+    }
+
+    /// The true time at which its monotonic clock will read this, or a moment before.
+    pub fn when(&self, mono: Mono, at: u64) -> u64 {
+        let left = mono.since(Mono::new(self.mono(at))).get();
+        let less = left / 1_000;
+        at + if self.drift > 0 { (left - less).max(1) } else { left.max(1) }
+    }
+}
+
+/// How far two readings of the wall clock may lie apart without a step: the skew of two processes,
+/// the wobble, and what does not count as a step.
+pub const CLOCK_PLAY: Millis = Millis::new(1_000 + 2 * MAX_SKEW + 2 * MAX_WOBBLE);
+/// The largest skew.
+pub const MAX_SKEW: u64 = 60;
+/// The largest wobble.
+pub const MAX_WOBBLE: u64 = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_moves_the_wall_clock_and_leaves_the_monotonic_one() {
+        let mut wall = WallClock::default();
+        let clock = ProcessClock::new(0, 0, 0);
+        let before = clock.now(&wall, 10);
+        wall.step(5_000, 10);
+        let after = clock.now(&wall, 10);
+        assert_eq!(after.wall.since(before.wall), Millis::seconds(5));
+        assert_eq!(after.mono, before.mono);
+    }
+
+    #[test]
+    fn a_clock_that_drifts_is_woken_no_later_than_it_wants() {
+        let wall = WallClock::default();
+        for drift in [-500, 0, 500] {
+            let clock = ProcessClock::new(0, 0, drift);
+            let wanted = Mono::new(101_000);
+            let at = clock.when(wanted, 0);
+            assert!(clock.now(&wall, at).mono.since(wanted) <= Millis::new(60), "{drift}");
+        }
+    }
+}

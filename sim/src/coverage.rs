@@ -1,0 +1,205 @@
+//! What a batch of runs has seen. A batch in which some fault, some legal move or some refusal
+//! never came up proves nothing about it: it is invalid, not green.
+
+use std::collections::BTreeMap;
+
+use windlass_core::machine::{Answer, Refused};
+use windlass_core::store::{AdminRefused, JobRefused};
+use windlass_core::{EnqueueRefused, EventName, Rejected};
+
+use crate::faults::{Fault, FaultSet};
+
+/// The legal moves of a job, each of which has to come up.
+pub const EDGES: [&str; 24] = [
+    "enqueue ready",
+    "enqueue scheduled",
+    "fall due",
+    "claim",
+    "complete",
+    "fail, tried again",
+    "fail, attempts used up",
+    "fail for good",
+    "snooze",
+    "release",
+    "heartbeat",
+    "expire, tried again",
+    "expire, attempts used up",
+    "lease counts anew",
+    "cancel waiting",
+    "cancel running",
+    "cancel again",
+    "replay failed",
+    "replay cancelled",
+    "remove done",
+    "remove failed",
+    "remove cancelled",
+    "verdict repeated",
+    "duplicate enqueue",
+];
+
+/// The refusals a client can meet, each of which has to come up. Those that need thousands of
+/// queues or kinds are left to the conformance suite.
+pub const REFUSALS: [&str; 15] = [
+    "stale verdict",
+    "stale heartbeat",
+    "cancel finished",
+    "replay unfinished",
+    "delete unfinished",
+    "no such job",
+    "queue full",
+    "idempotency conflict",
+    "too far ahead",
+    "shutting down",
+    "overloaded",
+    "too many",
+    "store full",
+    "unavailable",
+    "unknown",
+];
+
+/// How often things came up.
+#[derive(Debug, Clone, Default)]
+pub struct Coverage {
+    faults: BTreeMap<Fault, u64>,
+    edges: BTreeMap<&'static str, u64>,
+    refusals: BTreeMap<&'static str, u64>,
+    /// Commits that took place.
+    pub commits: u64,
+    /// Jobs stored.
+    pub jobs: u64,
+    /// Handlers started.
+    pub executions: u64,
+    /// Things that happened.
+    pub events: u64,
+    /// Simulated time.
+    pub millis: u64,
+}
+
+impl Coverage {
+    /// A fault came up.
+    pub fn fault(&mut self, fault: Fault) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// A job moved.
+    pub fn edge(&mut self, edge: &'static str) {
+        debug_assert!(EDGES.contains(&edge), "{edge} is no edge");
+        *self.edges.entry(edge).or_default() += 1;
+    }
+
+    /// Adds what another run has seen.
+    pub fn add(&mut self, other: &Self) {
+        for (fault, count) in &other.faults {
+            *self.faults.entry(*fault).or_default() += count;
+        }
+        for (edge, count) in &other.edges {
+            *self.edges.entry(edge).or_default() += count;
+        }
+        for (refusal, count) in &other.refusals {
+            *self.refusals.entry(refusal).or_default() += count;
+        }
+        self.commits += other.commits;
+        self.jobs += other.jobs;
+        self.executions += other.executions;
+        self.events += other.events;
+        self.millis += other.millis;
+    }
+
+    /// A client got an answer: notes what was refused in it.
+    pub fn answer(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Refused(refused) => self.refusal(refused_name(refused)),
+            Answer::Enqueued(Err(refused)) => self.enqueue_refused(refused),
+            Answer::EnqueuedMany(many) => {
+                for refused in many.iter().filter_map(|one| one.as_ref().err()) {
+                    self.enqueue_refused(refused);
+                }
+            }
+            Answer::Settled(Err(refused)) => self.job_refused(refused, "stale verdict"),
+            Answer::Beaten(Err(refused)) => self.job_refused(refused, "stale heartbeat"),
+            Answer::Admin(Err(AdminRefused::Job(refused))) => {
+                self.job_refused(refused, "stale verdict");
+            }
+            _ => {}
+        }
+    }
+
+    fn job_refused(&mut self, refused: &JobRefused, stale: &'static str) {
+        let name = match refused {
+            JobRefused::NotFound(_) => "no such job",
+            JobRefused::Rejected(Rejected::Stale { .. }) => stale,
+            JobRefused::Rejected(Rejected::Illegal { event, .. }) => match event {
+                EventName::Cancel => "cancel finished",
+                EventName::Replay => "replay unfinished",
+                EventName::Delete => "delete unfinished",
+                _ => return,
+            },
+            JobRefused::Rejected(_) => return,
+        };
+        self.refusal(name);
+    }
+
+    fn enqueue_refused(&mut self, refused: &EnqueueRefused) {
+        let name = match refused {
+            EnqueueRefused::QueueFull { .. } => "queue full",
+            EnqueueRefused::IdempotencyConflict { .. } => "idempotency conflict",
+            EnqueueRefused::TooFarAhead { .. } => "too far ahead",
+            EnqueueRefused::TooManyQueues | EnqueueRefused::TooManyKinds { .. } => return,
+        };
+        self.refusal(name);
+    }
+
+    fn refusal(&mut self, name: &'static str) {
+        *self.refusals.entry(name).or_default() += 1;
+    }
+
+    /// What never came up.
+    pub fn missing(&self) -> Vec<String> {
+        let faults = FaultSet::all().iter().filter(|fault| !self.faults.contains_key(fault));
+        let faults = faults.map(|fault| format!("fault {}", fault.word()));
+        let edges = EDGES.iter().filter(|edge| !self.edges.contains_key(*edge));
+        let refusals = REFUSALS.iter().filter(|name| !self.refusals.contains_key(*name));
+        faults
+            .chain(edges.map(|edge| format!("move {edge}")))
+            .chain(refusals.map(|name| format!("refusal {name}")))
+            .collect()
+    }
+
+    /// Everything that came up, with how often: by family and name.
+    pub fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let faults = self.faults.iter().map(|(fault, count)| ("fault", fault.word(), *count));
+        let edges = self.edges.iter().map(|(edge, count)| ("move", *edge, *count));
+        let refusals = self.refusals.iter().map(|(name, count)| ("refusal", *name, *count));
+        faults.chain(edges).chain(refusals).collect()
+    }
+}
+
+fn refused_name(refused: &Refused) -> &'static str {
+    match refused {
+        Refused::ShuttingDown => "shutting down",
+        Refused::Overloaded { .. } => "overloaded",
+        Refused::TooMany { .. } => "too many",
+        Refused::StoreFull(_) => "store full",
+        Refused::Unavailable(_) => "unavailable",
+        Refused::Unknown(_) => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_came_up_is_named_until_it_does() {
+        let mut coverage = Coverage::default();
+        let all = Fault::ALL.len() + EDGES.len() + REFUSALS.len();
+        assert_eq!(coverage.missing().len(), all);
+        coverage.edge("claim");
+        coverage.fault(Fault::Crash);
+        coverage.answer(&Answer::Refused(Refused::ShuttingDown));
+        assert_eq!(coverage.missing().len(), all - 3);
+        let mut sum = Coverage::default();
+        sum.add(&coverage);
+        assert_eq!(sum.missing(), coverage.missing());
+    }
+}

@@ -1,0 +1,58 @@
+//! The store in memory as the shared store. It brings its own faults and its own crash images.
+
+use windlass_core::store::{Batch, JobDetail, Reader, Store, StoreError};
+use windlass_core::{BatchId, JobId, Wall};
+use windlass_store_memory::{Fault as Injected, MemoryStore};
+
+use super::{Executed, Opened, Place, takes_place};
+
+#[derive(Debug, Default)]
+pub(super) struct MemoryPlace(MemoryStore);
+
+impl Place for MemoryPlace {
+    fn open(&mut self) -> Result<Box<dyn Opened>, String> {
+        Ok(Box::new(self.0.another()))
+    }
+
+    fn power_cut(&mut self) -> Result<(), String> {
+        self.0 = self.0.crash_image();
+        Ok(())
+    }
+
+    fn read(&mut self, ask: &mut dyn FnMut(&mut dyn Reader)) -> Result<(), StoreError> {
+        ask(&mut self.0.reader()?);
+        Ok(())
+    }
+
+    fn durable(&mut self, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, StoreError> {
+        self.0.crash_image().reader()?.jobs(ids)
+    }
+
+    fn verify(&self) -> Vec<String> {
+        self.0.verify()
+    }
+}
+
+impl Opened for MemoryStore {
+    fn commit(&mut self, now: Wall, batch: &Batch, fault: Option<Injected>) -> Executed {
+        if let Some(fault) = fault {
+            self.fail_next(fault);
+        }
+        let result = Store::commit(self, now, batch);
+        self.clear_faults();
+        let applied = result.is_ok() || result.is_err() && fault.is_some_and(takes_place);
+        Executed { result, applied }
+    }
+
+    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+        Store::look(self, batch)
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        Store::reopen(self)
+    }
+
+    fn changed(&mut self, _: bool) -> Result<bool, StoreError> {
+        Store::changed(self)
+    }
+}

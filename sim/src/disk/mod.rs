@@ -1,0 +1,232 @@
+//! The shared store of a world, whichever it is: handles for processes, reads for the ledger, and
+//! what a power cut leaves.
+
+mod memory;
+#[cfg(feature = "stores")]
+mod real;
+#[cfg(feature = "stores")]
+mod redb;
+#[cfg(feature = "stores")]
+mod sqlite;
+
+use windlass_core::store::{
+    Batch, CommitError, Dump, JobDetail, Outcomes, Reader, StoreError, audit,
+};
+use windlass_core::{BatchId, JobId, QueueRow, Wall};
+use windlass_store_memory::Fault as Injected;
+
+/// Which store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreKind {
+    /// The one in memory.
+    Memory,
+    /// SQLite, in a folder for the run.
+    Sqlite,
+    /// redb, on a disk in memory.
+    Redb,
+}
+
+impl StoreKind {
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Sqlite => "sqlite",
+            Self::Redb => "redb",
+        }
+    }
+}
+
+/// The place where a store lies, as the world sees it.
+trait Place {
+    /// Opens the store for a process.
+    fn open(&mut self) -> Result<Box<dyn Opened>, String>;
+
+    /// Takes away everything that is not durable. No process has the store open.
+    fn power_cut(&mut self) -> Result<(), String>;
+
+    /// Reads what is committed.
+    fn read(&mut self, ask: &mut dyn FnMut(&mut dyn Reader)) -> Result<(), StoreError>;
+
+    /// Reads what a crash now would leave.
+    fn durable(&mut self, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, StoreError>;
+
+    /// What the store finds wrong with itself, beyond what a dump shows.
+    fn verify(&self) -> Vec<String>;
+}
+
+/// A store as one process has it open.
+trait Opened {
+    fn commit(&mut self, now: Wall, batch: &Batch, fault: Option<Injected>) -> Executed;
+    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError>;
+    fn reopen(&mut self) -> Result<(), StoreError>;
+
+    /// Whether somebody else has written. `told` is what the world knows; a store may know it by
+    /// itself, and then must not miss anything.
+    fn changed(&mut self, told: bool) -> Result<bool, StoreError>;
+}
+
+/// The shared store of a world.
+pub struct Disk {
+    place: Box<dyn Place>,
+    /// Grows with every write.
+    version: u64,
+}
+
+/// The shared store as one process has it open.
+pub struct Handle {
+    opened: Box<dyn Opened>,
+    seen: u64,
+}
+
+/// What became of a commit: what its process is told, and whether it took place.
+#[derive(Debug)]
+pub struct Executed {
+    /// What the process is told.
+    pub result: Result<Outcomes, CommitError>,
+    /// Whether it took place.
+    pub applied: bool,
+}
+
+impl Executed {
+    /// The outcomes, if it took place.
+    pub fn outcomes(&self) -> Option<&Outcomes> {
+        match &self.result {
+            _ if !self.applied => None,
+            Ok(outcomes) => Some(outcomes),
+            Err(CommitError::Unknown { outcomes, .. }) => Some(outcomes),
+            Err(CommitError::Fatal { outcomes, .. }) => outcomes.as_deref(),
+            Err(_) => None,
+        }
+    }
+}
+
+impl Disk {
+    /// A store of its own, empty.
+    pub fn new(kind: StoreKind) -> Result<Self, String> {
+        let place: Box<dyn Place> = match kind {
+            StoreKind::Memory => Box::<memory::MemoryPlace>::default(),
+            #[cfg(feature = "stores")]
+            StoreKind::Sqlite => Box::new(sqlite::SqlitePlace::new()?),
+            #[cfg(feature = "stores")]
+            StoreKind::Redb => Box::new(redb::RedbPlace::new()?),
+            #[cfg(not(feature = "stores"))]
+            StoreKind::Sqlite | StoreKind::Redb => {
+                return Err("built without the feature `stores`".into());
+            }
+        };
+        Ok(Self { place, version: 0 })
+    }
+
+    /// Opens it for a process.
+    pub fn open(&mut self) -> Result<Handle, String> {
+        Ok(Handle { opened: self.place.open()?, seen: 0 })
+    }
+
+    /// Makes a commit for a process; with a fault, if one is given.
+    pub fn commit(
+        &mut self,
+        handle: &mut Handle,
+        now: Wall,
+        batch: &Batch,
+        fault: Option<Injected>,
+    ) -> Executed {
+        let before = self.version;
+        let executed = handle.opened.commit(now, batch, fault);
+        if executed.outcomes().is_some_and(|outcomes| outcomes.wrote) {
+            self.version += 1;
+            // One's own commits are no news.
+            if handle.seen == before {
+                handle.seen = self.version;
+            }
+        }
+        executed
+    }
+
+    /// Whether another process has written since the last call.
+    pub fn changed(&mut self, handle: &mut Handle) -> Result<bool, StoreError> {
+        let told = handle.seen != self.version;
+        handle.seen = self.version;
+        handle.opened.changed(told)
+    }
+
+    /// Everything vanishes but what is durable. Every handle must be dropped.
+    pub fn power_cut(&mut self) -> Result<(), String> {
+        self.place.power_cut()
+    }
+
+    // Reads. One that fails comes back empty, which no invariant lets pass.
+
+    /// These jobs.
+    pub fn jobs(&mut self, ids: &[JobId]) -> Vec<Option<JobDetail>> {
+        self.read(|reader| reader.jobs(ids)).unwrap_or_default()
+    }
+
+    /// Every queue with its counters.
+    pub fn queues(&mut self) -> Vec<QueueRow> {
+        self.read(|reader| reader.queues()).unwrap_or_default()
+    }
+
+    /// Everything.
+    pub fn dump(&mut self) -> Dump {
+        self.read(|reader| reader.dump()).unwrap_or_else(|| Dump {
+            next_id: JobId::FIRST,
+            jobs: Vec::new(),
+            queues: Vec::new(),
+            keys: Vec::new(),
+            attempts: Vec::new(),
+            workers: Vec::new(),
+            settings: Vec::new(),
+            markers: Vec::new(),
+        })
+    }
+
+    /// What a crash now would leave of these jobs.
+    pub fn durable(&mut self, ids: &[JobId]) -> Vec<Option<JobDetail>> {
+        self.place.durable(ids).unwrap_or_default()
+    }
+
+    /// What contradicts itself in the store.
+    pub fn disagreements(&self, dump: &Dump) -> Vec<String> {
+        let found = audit(dump);
+        found.iter().map(ToString::to_string).chain(self.place.verify()).collect()
+    }
+
+    fn read<T>(
+        &mut self,
+        mut ask: impl FnMut(&mut dyn Reader) -> Result<T, StoreError>,
+    ) -> Option<T> {
+        let mut found = None;
+        self.place.read(&mut |reader| found = ask(reader).ok()).ok()?;
+        found
+    }
+}
+
+impl Handle {
+    /// Whether a batch was committed.
+    pub fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+        self.opened.look(batch)
+    }
+
+    /// Opens the store anew.
+    pub fn reopen(&mut self) -> Result<(), StoreError> {
+        self.opened.reopen()
+    }
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Disk at version {}", self.version)
+    }
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Handle at version {}", self.seen)
+    }
+}
+
+/// Whether a commit that fails like this takes place.
+fn takes_place(fault: Injected) -> bool {
+    matches!(fault, Injected::UnknownCommitted | Injected::FatalCommitted | Injected::Unsynced)
+}

@@ -1,0 +1,208 @@
+//! Everything that can go wrong, by name. A seed has some of it turned on (a swarm), so that
+//! combinations come up in which one fault does not drown another.
+
+use std::fmt;
+
+use crate::rng::Rng;
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident = $word:literal,)+) => {
+        /// Something that can go wrong.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl Fault {
+            /// Every fault.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// Its name, as options and reports have it.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)+
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    /// A process vanishes.
+    Crash = "crash",
+    /// Every process vanishes, and what was not durable with them.
+    PowerCut = "power-cut",
+    /// A process vanishes between two effects.
+    CrashAmidEffects = "crash-amid-effects",
+    /// A process vanishes before its call of the store is made.
+    CrashBeforeCommit = "crash-before-commit",
+    /// A process vanishes in a commit, which takes place or not.
+    CrashInCommit = "crash-in-commit",
+    /// A process vanishes after a commit, before it hears of it.
+    CrashAfterCommit = "crash-after-commit",
+    /// A commit does not take place, and says so.
+    NotCommitted = "not-committed",
+    /// A commit takes place, and nobody can tell.
+    UnknownCommitted = "unknown-committed",
+    /// A commit does not take place, and nobody can tell.
+    UnknownNotCommitted = "unknown-not-committed",
+    /// The store fails with a commit that takes place.
+    FatalCommitted = "fatal-committed",
+    /// The store fails with a commit that does not take place.
+    FatalNotCommitted = "fatal-not-committed",
+    /// The store fails before a commit.
+    FatalBefore = "fatal-before",
+    /// The store says it is corrupt.
+    Corrupt = "corrupt",
+    /// The disk is full for a while.
+    DiskFull = "disk-full",
+    /// The store cannot say whether a batch was committed.
+    LookFails = "look-fails",
+    /// The store cannot be opened anew at once.
+    ReopenFails = "reopen-fails",
+    /// A commit takes seconds.
+    SlowCommit = "slow-commit",
+    /// A commit takes longer than leases last.
+    StuckCommit = "stuck-commit",
+    /// An orderly shutdown.
+    Shutdown = "shutdown",
+    /// A shutdown that waits for nothing.
+    ForcedShutdown = "forced-shutdown",
+    /// A second signal at any moment of a shutdown.
+    SecondSignal = "second-signal",
+    /// Every process is restarted, one after the other.
+    RollingRestart = "rolling-restart",
+    /// A message to a process is lost.
+    LoseRequest = "lose-request",
+    /// An answer is lost.
+    LoseReply = "lose-reply",
+    /// A message arrives twice.
+    Duplicate = "duplicate",
+    /// A message takes so long that later ones overtake it.
+    Delay = "delay",
+    /// The wall clock is set forward.
+    StepForward = "step-forward",
+    /// The wall clock is set back.
+    StepBack = "step-back",
+    /// The wall clock jumps to and fro by less than counts as a step.
+    Strobe = "strobe",
+    /// A process stands still for a while.
+    Suspend = "suspend",
+    /// Processes read the wall clock a little apart.
+    Skew = "skew",
+    /// Monotonic clocks run too fast or too slow.
+    Drift = "drift",
+    /// A handler fails.
+    HandlerFails = "handler-fails",
+    /// A handler fails for good.
+    HandlerGivesUp = "handler-gives-up",
+    /// A handler panics.
+    HandlerPanics = "handler-panics",
+    /// A handler does not end by itself.
+    HandlerHangs = "handler-hangs",
+    /// A handler runs longer than its lease; a remote one falls silent and reports late.
+    HandlerOutlives = "handler-outlives",
+    /// A handler puts its job off.
+    HandlerSnoozes = "handler-snoozes",
+    /// A handler takes its process with it.
+    HandlerCrashes = "handler-crashes",
+    /// A handler that is told to stop does not.
+    IgnoresStop = "ignores-stop",
+    /// An operator cancels jobs.
+    Cancels = "cancels",
+    /// An operator replays jobs.
+    Replays = "replays",
+    /// An operator deletes jobs.
+    Deletes = "deletes",
+    /// An operator pauses queues.
+    Pauses = "pauses",
+    /// An operator sets limits of queues.
+    Limits = "limits",
+    /// Finished jobs are kept for a short while only.
+    Purges = "purges",
+    /// Requests come faster than a machine with low limits takes them.
+    Overload = "overload",
+}
+
+/// A set of faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FaultSet(u64);
+
+impl FaultSet {
+    /// Every fault.
+    pub fn all() -> Self {
+        Fault::ALL.iter().fold(Self::default(), |set, fault| set.with(*fault))
+    }
+
+    /// The set with this one too.
+    #[must_use]
+    pub fn with(self, fault: Fault) -> Self {
+        Self(self.0 | 1 << fault as u64)
+    }
+
+    /// The set without these.
+    #[must_use]
+    pub fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    /// Whether this one is in it.
+    pub fn has(self, fault: Fault) -> bool {
+        self.0 & 1 << fault as u64 != 0
+    }
+
+    /// The faults in it.
+    pub fn iter(self) -> impl Iterator<Item = Fault> {
+        Fault::ALL.iter().copied().filter(move |fault| self.has(*fault))
+    }
+
+    /// Draws which faults a seed has: none, all, or each with the same chance.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let per_mille = match rng.below(20) {
+            0 => return Self::default(),
+            1 => return Self::all(),
+            n => 250 + 50 * (n % 10),
+        };
+        let mut set = Self::default();
+        for fault in Fault::ALL {
+            if rng.chance(per_mille) {
+                set = set.with(*fault);
+            }
+        }
+        set
+    }
+
+    /// The set with these names, separated by commas.
+    pub fn parse(names: &str) -> Result<Self, String> {
+        let mut set = Self::default();
+        for name in names.split(',').filter(|name| !name.is_empty()) {
+            let fault = Fault::ALL.iter().find(|fault| fault.word() == name);
+            set = set.with(*fault.ok_or_else(|| format!("there is no fault {name:?}"))?);
+        }
+        Ok(set)
+    }
+}
+
+impl fmt::Display for FaultSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.iter().map(Fault::word).collect();
+        f.pad(&names.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_fits_into_a_set_and_has_a_name_of_its_own() {
+        assert!(Fault::ALL.len() <= 64);
+        assert_eq!(FaultSet::parse(&FaultSet::all().to_string()), Ok(FaultSet::all()));
+        assert_eq!(FaultSet::all().iter().count(), Fault::ALL.len());
+    }
+
+    #[test]
+    fn a_name_that_is_no_fault_is_refused() {
+        assert!(FaultSet::parse("crash,gremlins").unwrap_err().contains("gremlins"));
+    }
+}

@@ -1,0 +1,68 @@
+//! I9: counters, key tables and indexes, recomputed from the rows, are equal. Counters after each
+//! commit, against the ledger's own; all of it whenever everything is read.
+
+use std::collections::BTreeMap;
+
+use windlass_core::{Counts, Kind, QueueName};
+
+use super::Seen;
+use crate::ledger::{Commit, Ledger};
+
+/// Compares what is derived with what it derives from.
+pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
+    match seen {
+        Seen::Noted(commit) => counters(ledger, commit),
+        Seen::Image(image) => image.disagreements.first().cloned(),
+        _ => None,
+    }
+}
+
+fn counters(ledger: &Ledger, commit: &Commit<'_>) -> Option<String> {
+    let mut kept: BTreeMap<(&QueueName, &Kind), &Counts> = BTreeMap::new();
+    for row in &commit.queues {
+        for (kind, counts) in row.kinds.iter().filter(|(_, counts)| !counts.is_empty()) {
+            kept.insert((&row.queue.name, kind), counts);
+        }
+    }
+    let actual = ledger.counts();
+    for ((queue, kind), counts) in actual {
+        let kept = kept.remove(&(queue, kind));
+        if kept != Some(counts) {
+            return Some(format!("queue {queue} kind {kind}: rows {counts:?}, counters {kept:?}"));
+        }
+    }
+    let (place, counts) = kept.first_key_value()?;
+    Some(format!("{place:?}: no rows, counters {counts:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::{Counts, View};
+
+    use super::super::testing::{Scene, detail};
+    use super::super::{Image, Seen};
+
+    #[test]
+    fn a_counter_that_is_off_by_one_is_caught() {
+        let mut scene = Scene::new();
+        scene.store(detail(1));
+        assert!(scene.allows_noted());
+        let mut counts = Counts::default();
+        counts.add(View::Queued);
+        counts.add(View::Done);
+        scene.queues[0].kinds[0].1 = counts;
+        assert!(scene.catches_noted("I9") || scene.catches_noted("I2"));
+        let mut moved = Counts::default();
+        moved.add(View::Done);
+        scene.queues[0].kinds[0].1 = moved;
+        assert!(scene.catches_noted("I9"));
+    }
+
+    #[test]
+    fn a_store_that_contradicts_itself_is_caught() {
+        let scene = Scene::new();
+        let disagreements = vec!["the ready keys do not match the rows".to_owned()];
+        let image = Image { dump: &scene.dump(), disagreements: &disagreements };
+        assert!(scene.catches("I9", &Seen::Image(image)));
+    }
+}

@@ -1,0 +1,90 @@
+//! I13: where there is a claimable job and a free slot, a batch, a wake or a timer is pending, and
+//! the two come together before long. Nor does a machine go in circles: its reaper comes to an end.
+
+use windlass_core::Millis;
+
+use super::{Calm, Seen};
+use crate::ledger::Ledger;
+
+/// Checks that a machine with a free slot does not overlook a job.
+pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
+    let quiet = match seen {
+        Seen::Quiet(quiet) => quiet,
+        Seen::Commit(commit) => {
+            let barren = commit.barren;
+            let circles = barren > MOST_BARREN;
+            return circles.then(|| format!("{barren} reaping commits in a row wrote nothing"));
+        }
+        Seen::Calm(calm) => return unpromoted(ledger, *calm),
+        _ => return None,
+    };
+    let (worker, hungry_ms) = (quiet.worker, quiet.hungry_ms);
+    if !quiet.hungry {
+        return None;
+    }
+    if quiet.wakeup.is_none() {
+        return Some(format!("{worker} has a free slot and a job, and nothing will wake it"));
+    }
+    let overlooked = hungry_ms > quiet.patience_ms;
+    overlooked.then(|| format!("{worker} has overlooked a job for {hungry_ms} ms"))
+}
+
+/// A scheduled job that is due and lies, though some process has been well for long enough.
+fn unpromoted(ledger: &Ledger, calm: Calm) -> Option<String> {
+    let slack = Millis::new(calm.slack_ms);
+    let long = calm.at - calm.since > calm.slack_ms;
+    let id = ledger.scheduled_by(calm.wall.minus(slack)).next().filter(|_| long)?;
+    Some(format!("#{id} fell due more than {slack} ago, and nobody has noticed"))
+}
+
+/// A pass of the reaper in pages of one row takes as many commits as there are leases, which are
+/// at most six slots for each of four processes and three for each of four remote workers.
+const MOST_BARREN: u32 = 80;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use windlass_core::machine::{WakeReason, Wakeup};
+    use windlass_core::{Mono, State, Wall};
+
+    use super::super::testing::{Scene, detail, quiet, worker};
+    use super::super::{Calm, Seen};
+
+    #[test]
+    fn a_machine_that_sleeps_beside_a_job_is_caught() {
+        let scene = Scene::new();
+        let (one, none) = (worker("one"), BTreeSet::new());
+        let mut seen = quiet(&one, &none);
+        seen.hungry = true;
+        assert!(scene.catches("I13", &Seen::Quiet(seen)));
+        let mut seen = quiet(&one, &none);
+        let wakeup = Some(Wakeup { at: Mono::new(1), reason: WakeReason::ChangeCheck });
+        (seen.hungry, seen.wakeup) = (true, wakeup);
+        assert!(scene.allows(&Seen::Quiet(seen)));
+        let mut seen = quiet(&one, &none);
+        (seen.hungry, seen.wakeup, seen.hungry_ms) = (true, wakeup, 1_001);
+        assert!(scene.catches("I13", &Seen::Quiet(seen)));
+    }
+
+    #[test]
+    fn a_reaper_that_goes_in_circles_is_caught() {
+        let mut scene = Scene::new();
+        scene.barren = super::MOST_BARREN;
+        assert!(scene.breaks_not("I13", scene.story(1, None, vec![])));
+        scene.barren += 1;
+        assert!(scene.breaks("I13", scene.story(1, None, vec![])));
+    }
+
+    #[test]
+    fn a_scheduled_job_that_nobody_promotes_is_caught() {
+        let mut scene = Scene::new();
+        let mut late = detail(1);
+        late.job.state = State::Queued { ready: false, spent: None };
+        scene.store(late);
+        let (at, since, slack_ms) = (10_000, 0, 1_000);
+        let calm = |wall| Seen::Calm(Calm { at, since, wall: Wall::new(wall), slack_ms });
+        assert!(scene.allows(&calm(999)));
+        assert!(scene.catches("I13", &calm(1_000)));
+    }
+}

@@ -1,0 +1,319 @@
+//! The ledger: what has become of every job, as told by the commits that took place. It is kept
+//! beside the store and by other means, so that the two can be compared.
+
+mod story;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_core::store::{Batch, JobDetail, Outcomes};
+use windlass_core::{
+    Counts, Epoch, Gate, IdempotencyKey, Job, JobId, Kind, LeaseToken, Payload, ProcessId, Queue,
+    QueueName, QueueRow, Rank, State, View, Wall, WorkerId,
+};
+
+pub use story::{Deed, Said, Story, tell};
+
+/// The life of a job.
+#[derive(Debug, Clone)]
+pub struct Life {
+    /// Its row and documents; none once it was removed.
+    pub detail: Option<JobDetail>,
+    /// What it was stored with.
+    pub payload: Payload,
+    /// The highest epoch it was claimed with.
+    pub epoch: Epoch,
+    /// Claims in this generation.
+    pub claims: u32,
+    /// Attempts given back in this generation.
+    pub given_back: u32,
+    /// Final verdicts in this generation.
+    pub verdicts: u32,
+    /// The reports that were taken, by epoch.
+    pub reports: Vec<(Epoch, Said)>,
+    /// When its holder was last heard from, in true time.
+    pub heard: u64,
+    /// Whether it was ever cancelled.
+    pub cancelled: bool,
+    /// How often its handler was started.
+    pub executions: u32,
+    /// How often it was claimed at all.
+    pub all_claims: u32,
+}
+
+/// A commit that took place.
+#[derive(Debug)]
+pub struct Commit<'a> {
+    /// When, in true time.
+    pub at: u64,
+    /// By whom.
+    pub process: ProcessId,
+    /// When that process was booted.
+    pub booted: u64,
+    /// When the wall clock was last set forward.
+    pub stepped_forward: Option<u64>,
+    /// How many reaping commits in a row, this one included, have written nothing.
+    pub barren: u32,
+    /// What was asked.
+    pub batch: &'a Batch,
+    /// What came of it.
+    pub out: &'a Outcomes,
+    /// What it did to each job.
+    pub stories: Vec<Story>,
+    /// The queues with their counters, as the store has them now.
+    pub queues: Vec<QueueRow>,
+}
+
+/// A key and the job it was last used for.
+#[derive(Debug, Clone)]
+pub struct KeyLife {
+    /// The job.
+    pub job: JobId,
+    /// When that was stored.
+    pub created_at: Wall,
+}
+
+/// What clients have sent with a payload of their own.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sent {
+    /// How often it was handed to a machine, without those that were told to have stored nothing.
+    pub delivered: u32,
+    /// How many jobs were stored for it.
+    pub stored: u32,
+    /// Whether a client was told that it is stored.
+    pub acknowledged: bool,
+}
+
+/// What has become of every job.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    lives: BTreeMap<JobId, Life>,
+    ready: BTreeMap<(QueueName, Kind), BTreeSet<Rank>>,
+    scheduled: BTreeSet<(Wall, JobId)>,
+    leased: BTreeSet<(Wall, JobId)>,
+    counts: BTreeMap<(QueueName, Kind), Counts>,
+    queues: BTreeMap<QueueName, Queue>,
+    holders: BTreeMap<WorkerId, BTreeSet<LeaseToken>>,
+    /// Keys that were used.
+    pub keys: BTreeMap<IdempotencyKey, KeyLife>,
+    /// What clients have sent, by their payloads.
+    pub sent: BTreeMap<String, Sent>,
+    /// The latest the wall clock has read in a commit; it may have been set back since.
+    pub latest: Wall,
+    /// Jobs stored.
+    pub created: u64,
+    /// Jobs removed.
+    pub removed: u64,
+}
+
+impl Ledger {
+    /// The life of a job that was ever stored.
+    pub fn life(&self, id: JobId) -> Option<&Life> {
+        self.lives.get(&id)
+    }
+
+    /// The same, to be changed.
+    pub fn life_mut(&mut self, id: JobId) -> Option<&mut Life> {
+        self.lives.get_mut(&id)
+    }
+
+    /// The row of a job that is stored.
+    pub fn row(&self, id: JobId) -> Option<&Job> {
+        self.lives.get(&id)?.detail.as_ref().map(|detail| &detail.job)
+    }
+
+    /// Every job that was ever stored.
+    pub fn lives(&self) -> impl Iterator<Item = (JobId, &Life)> {
+        self.lives.iter().map(|(id, life)| (*id, life))
+    }
+
+    /// Every job that is stored.
+    pub fn details(&self) -> impl Iterator<Item = &JobDetail> {
+        self.lives.values().filter_map(|life| life.detail.as_ref())
+    }
+
+    /// Jobs scheduled up to this instant.
+    pub fn scheduled_by(&self, now: Wall) -> impl Iterator<Item = JobId> {
+        self.scheduled.range(..=(now, JobId::LAST)).map(|(_, id)| *id)
+    }
+
+    /// Jobs whose lease ends by this instant.
+    pub fn leased_by(&self, now: Wall) -> impl Iterator<Item = JobId> {
+        self.leased.range(..=(now, JobId::LAST)).map(|(_, id)| *id)
+    }
+
+    /// How many jobs are not finished.
+    pub fn unfinished(&self) -> usize {
+        let ready: usize = self.ready.values().map(BTreeSet::len).sum();
+        ready + self.scheduled.len() + self.leased.len()
+    }
+
+    /// Every job that somebody holds.
+    pub fn held(&self) -> impl Iterator<Item = (JobId, &Life)> {
+        self.leased.iter().filter_map(|(_, id)| Some((*id, self.lives.get(id)?)))
+    }
+
+    /// How many leases there are.
+    pub fn leases(&self) -> usize {
+        self.leased.len()
+    }
+
+    /// The leases a worker holds.
+    pub fn held_by(&self, worker: &WorkerId) -> impl Iterator<Item = LeaseToken> {
+        self.holders.get(worker).into_iter().flatten().copied()
+    }
+
+    /// The counters as they must be: per queue and kind, without those of zeros.
+    pub fn counts(&self) -> &BTreeMap<(QueueName, Kind), Counts> {
+        &self.counts
+    }
+
+    /// A queue, if it exists.
+    pub fn queue(&self, name: &QueueName) -> Option<&Queue> {
+        self.queues.get(name)
+    }
+
+    /// Every queue.
+    pub fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.values()
+    }
+
+    /// The best-ranked ready job per kind of a queue.
+    pub fn heads(&self, queue: &QueueName) -> impl Iterator<Item = (&Kind, &Rank)> {
+        let of_queue = self.ready.iter().filter(move |((name, _), _)| name == queue);
+        of_queue.filter_map(|((_, kind), ranks)| Some((kind, ranks.first()?)))
+    }
+
+    /// Whether some ready job of an open queue is wanted.
+    pub fn has_claimable(&self, wanted: impl Fn(&QueueName, &Kind) -> bool) -> bool {
+        self.ready.iter().any(|((name, kind), ranks)| {
+            let open = self.queues.get(name).is_none_or(|queue| {
+                let running = self.running(name);
+                queue.gate(running) == Gate::Open
+            });
+            !ranks.is_empty() && open && wanted(name, kind)
+        })
+    }
+
+    fn running(&self, queue: &QueueName) -> u64 {
+        let of_queue = self.counts.iter().filter(|((name, _), _)| name == queue);
+        of_queue.map(|(_, counts)| counts.get(View::Processing)).sum()
+    }
+
+    /// Takes in a commit that took place.
+    pub fn take_in(&mut self, commit: &Commit<'_>) {
+        self.latest = self.latest.max(commit.out.now);
+        for row in &commit.queues {
+            self.queues.insert(row.queue.name.clone(), row.queue.clone());
+        }
+        for story in &commit.stories {
+            self.note(story, commit.at);
+            self.replace(story.id, story.after.clone());
+        }
+    }
+
+    fn note(&mut self, story: &Story, at: u64) {
+        if story.deeds.contains(&Deed::Enqueued)
+            && let Some(detail) = &story.after
+        {
+            self.begin(detail);
+        }
+        let Some(life) = self.lives.get_mut(&story.id) else { return };
+        for deed in &story.deeds {
+            match deed {
+                Deed::Settled { said, epoch, to, .. } => {
+                    life.reports.push((*epoch, *said));
+                    life.given_back += u32::from(said.gives_back());
+                    life.verdicts += u32::from(to.is_finished());
+                }
+                Deed::Reaped { to } => life.verdicts += u32::from(to.is_finished()),
+                Deed::Cancelled { .. } => life.cancelled = true,
+                Deed::Replayed { .. } => {
+                    (life.claims, life.given_back, life.verdicts) = (0, 0, 0);
+                }
+                Deed::Claimed { epoch, .. } => {
+                    life.epoch = life.epoch.max(*epoch);
+                    life.claims += 1;
+                    life.all_claims += 1;
+                    life.heard = at;
+                }
+                Deed::Beaten { .. } | Deed::Renewed => life.heard = at,
+                Deed::Removed { .. } => self.removed += 1,
+                Deed::Enqueued
+                | Deed::Repeated { .. }
+                | Deed::CancelledAgain
+                | Deed::FellDue
+                | Deed::Unexplained { .. } => {}
+            }
+        }
+    }
+
+    fn begin(&mut self, detail: &JobDetail) {
+        let job = &detail.job;
+        self.created += 1;
+        self.sent.entry(detail.payload.as_str().to_owned()).or_default().stored += 1;
+        if let Some(key) = &job.idempotency_key {
+            let life = KeyLife { job: job.id, created_at: job.created_at };
+            self.keys.insert(key.clone(), life);
+        }
+        let life = Life {
+            detail: None,
+            payload: detail.payload.clone(),
+            epoch: Epoch::NEVER,
+            claims: 0,
+            given_back: 0,
+            verdicts: 0,
+            reports: Vec::new(),
+            heard: 0,
+            cancelled: false,
+            executions: 0,
+            all_claims: 0,
+        };
+        self.lives.insert(job.id, life);
+    }
+
+    /// Puts the row of a job in place.
+    fn replace(&mut self, id: JobId, detail: Option<JobDetail>) {
+        let Some(life) = self.lives.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut life.detail, detail.clone());
+        if let Some(detail) = before {
+            self.index(&detail.job, false);
+        }
+        if let Some(detail) = detail {
+            self.index(&detail.job, true);
+        }
+    }
+
+    fn index(&mut self, job: &Job, add: bool) {
+        let place = (job.queue.clone(), job.kind.clone());
+        match &job.state {
+            State::Queued { ready: true, .. } => {
+                put(self.ready.entry(place.clone()).or_default(), job.rank(), add);
+            }
+            State::Queued { ready: false, .. } => {
+                put(&mut self.scheduled, (job.run_at, job.id), add);
+            }
+            State::Processing(lease) => {
+                put(&mut self.leased, (lease.until, job.id), add);
+                put(self.holders.entry(lease.worker.clone()).or_default(), job.token(), add);
+            }
+            State::Done { .. } | State::Failed { .. } | State::Cancelled { .. } => {}
+        }
+        let counts = self.counts.entry(place).or_default();
+        if add {
+            counts.add(job.state.view());
+        } else {
+            counts.take(job.state.view());
+        }
+        if counts.is_empty() {
+            self.counts.remove(&(job.queue.clone(), job.kind.clone()));
+        }
+    }
+}
+
+fn put<T: Ord>(set: &mut BTreeSet<T>, value: T, add: bool) {
+    if add {
+        set.insert(value);
+    } else {
+        set.remove(&value);
+    }
+}

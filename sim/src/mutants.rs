@@ -1,0 +1,210 @@
+//! Mutants: bugs put into a copy of the workspace, one at a time, to see that the simulation finds
+//! each of them. The production sources hold nothing of this.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::patch;
+
+/// A bug, as a patch.
+#[derive(Debug)]
+pub struct Mutant {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does wrong.
+    pub what: &'static str,
+    /// The patch.
+    pub patch: &'static str,
+}
+
+macro_rules! mutants {
+    ($($name:literal, $file:literal, $what:literal;)+) => {
+        /// Every mutant.
+        pub const MUTANTS: &[Mutant] = &[
+            $(Mutant {
+                name: $name,
+                what: $what,
+                patch: include_str!(concat!("../mutants/", $file, ".patch")),
+            },)+
+        ];
+    };
+}
+
+mutants! {
+    "M1", "m01", "ack before commit";
+    "M2", "m02", "settle without epoch check";
+    "M3", "m03", "epoch restarts after a crash";
+    "M4", "m04", "claim as read then write in two transactions";
+    "M5", "m05", "reaper trusts a stepped wall clock";
+    "M6", "m06", "attempts counted at completion";
+    "M7", "m07", "exhausted job neither claimable nor reapable";
+    "M8", "m08", "reap and settle both apply";
+    "M9", "m09", "heartbeat goes on after the handler returned";
+    "M10", "m10", "wake lost";
+    "M11", "m11", "reaper pages restart at the head";
+    "M12", "m12", "backoff overflows";
+    "M13", "m13", "unknown outcome retried as new";
+    "M14", "m14", "job and index written in two transactions";
+    "M15", "m15", "claims after the drain latch";
+    "M16", "m16", "fsync error swallowed";
+    "M17", "m17", "duplicate answered from an uncommitted row";
+    "M18", "m18", "dispatcher exits on the first store error";
+    "M19", "m19", "retention removes a live job";
+    "M20", "m20", "counters outside the transaction";
+}
+
+/// How many seeds a mutant may take.
+pub const MOST_SEEDS: u64 = 2_000;
+
+/// How many seeds must be green without any mutant.
+const CONTROL_SEEDS: u64 = 500;
+
+/// After how many seeds a mutant was found, and by which rule; nothing if it was not.
+pub type Found = Option<(u64, String)>;
+
+/// A copy of the workspace, in which one mutant at a time is built and run.
+#[derive(Debug)]
+pub struct Workshop {
+    copy: PathBuf,
+    target: PathBuf,
+    root: PathBuf,
+}
+
+/// What is not copied.
+const LEFT_OUT: [&str; 3] = ["target", ".git", "mutants"];
+
+impl Workshop {
+    /// Copies the workspace at `root` into a folder under its own target folder, so that what was
+    /// built for one run of the mutants serves the next.
+    pub fn new(root: &Path) -> Result<Self, String> {
+        let base = root.join("target").join("mutants");
+        let (copy, target) = (base.join("copy"), base.join("target"));
+        let fail = |error: io::Error| format!("the workspace cannot be copied: {error}");
+        copy_newer(root, &copy).map_err(fail)?;
+        // The table of mutants is compiled into the simulation; its patches must be there.
+        copy_newer(&root.join("sim/mutants"), &copy.join("sim/mutants")).map_err(fail)?;
+        Ok(Self { copy, target, root: root.to_owned() })
+    }
+
+    /// Builds the copy without any mutant and runs seeds from each of these first ones. If one
+    /// fails, then finding a mutant proves nothing.
+    pub fn control(&self, mut starts: impl Iterator<Item = u64>) -> Result<(), String> {
+        self.build()?;
+        starts.try_for_each(|first| match self.run(first, CONTROL_SEEDS)? {
+            None => Ok(()),
+            Some((seeds, rule)) => {
+                Err(format!("without any mutant, seed {} violates {rule}", first + seeds - 1))
+            }
+        })
+    }
+
+    /// Builds a mutant, hunts it from each of these first seeds, and takes it out again.
+    pub fn try_out(
+        &self,
+        mutant: &Mutant,
+        starts: impl Iterator<Item = u64>,
+    ) -> Result<Vec<Found>, String> {
+        let files = patch::applied(mutant.patch, &self.root);
+        let files = files.map_err(|error| format!("{}: {error}", mutant.name))?;
+        for (path, text) in &files {
+            write(&self.copy.join(path), text)?;
+        }
+        let hunt = || starts.map(|first| self.run(first, MOST_SEEDS)).collect();
+        let found = self.build().and_then(|()| hunt());
+        for (path, _) in &files {
+            let text = fs::read_to_string(self.root.join(path));
+            write(&self.copy.join(path), &text.map_err(|error| error.to_string())?)?;
+        }
+        found.map_err(|error| format!("{}: {error}", mutant.name))
+    }
+
+    fn build(&self) -> Result<(), String> {
+        let cargo = option_env!("CARGO").unwrap_or("cargo");
+        let status = Command::new(cargo)
+            .args(["build", "--release", "--quiet", "--package", "windlass-sim"])
+            .args(["--no-default-features", "--offline"])
+            .arg("--target-dir")
+            .arg(&self.target)
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "2")
+            .env("CARGO_INCREMENTAL", "1")
+            .env("RUSTFLAGS", "-Awarnings")
+            .current_dir(&self.copy)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .map_err(|error| format!("cargo cannot be started: {error}"))?;
+        if status.success() { Ok(()) } else { Err("the mutant does not build".into()) }
+    }
+
+    /// Runs seeds until one fails: after how many, and by which rule.
+    fn run(&self, first: u64, seeds: u64) -> Result<Found, String> {
+        let output = Command::new(self.target.join("release").join("windlass-sim"))
+            .args(["hunt", "--seeds", &seeds.to_string(), "--first", &first.to_string()])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("the mutant cannot be run: {error}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().next().unwrap_or("");
+        match line.split_once(' ') {
+            Some(("found", rest)) => {
+                let (seeds, rule) = rest.split_once(' ').ok_or("an answer without a rule")?;
+                let seeds = seeds.parse().map_err(|_| "an answer without a number")?;
+                Ok(Some((seeds, rule.to_owned())))
+            }
+            _ if line == "none" => Ok(None),
+            _ => Err(format!("the mutant ended without an answer: {}", output.status)),
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Copies a folder; files that are the same already are left alone, so that nothing is built
+/// again without need.
+fn copy_newer(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (name, kind) = (entry.file_name(), entry.file_type()?);
+        if LEFT_OUT.iter().any(|left| name == *left) {
+            continue;
+        }
+        let (from, to) = (entry.path(), to.join(&name));
+        if kind.is_dir() {
+            copy_newer(&from, &to)?;
+        } else if kind.is_file() {
+            let bytes = fs::read(&from)?;
+            if fs::read(&to).ok().as_deref() != Some(&bytes) {
+                fs::write(&to, bytes)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_patch_still_fits_the_sources() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for mutant in MUTANTS {
+            let applied = patch::applied(mutant.patch, &root);
+            assert!(applied.is_ok(), "{} {}: {applied:?}", mutant.name, mutant.what);
+        }
+    }
+
+    #[test]
+    fn there_are_twenty_mutants_each_with_a_patch_of_its_own() {
+        let mut patches: Vec<&str> = MUTANTS.iter().map(|mutant| mutant.patch).collect();
+        patches.sort_unstable();
+        patches.dedup();
+        assert_eq!(patches.len(), 20);
+    }
+}

@@ -1,0 +1,87 @@
+//! Operators: they cancel, replay, delete, pause, set limits, and change their minds.
+
+use windlass_core::machine::{Input, Request};
+use windlass_core::store::{Admin, DeadFilter, Retention};
+use windlass_core::{MaxQueued, MaxRunning, Millis, Payload, QueueSettings, SettingKey};
+
+use super::World;
+use super::behaviour::queue;
+use super::event::{Event, Who};
+use crate::faults::Fault;
+
+impl World {
+    /// An operator does something, and comes again after a while.
+    pub(super) fn operate(&mut self) {
+        if self.healed.is_some() {
+            return;
+        }
+        if let Some(command) = self.draw_command() {
+            let to = self.any_process();
+            self.send(to, Who::Operator, &Request::Admin(command));
+        }
+        self.draw_input();
+        let pause = self.work.range(100, 1_500);
+        self.after(pause, Event::Operate);
+    }
+
+    fn draw_command(&mut self) -> Option<Admin> {
+        let job = self.any_job();
+        let name = queue(self.work.below(self.options.queues));
+        if self.strikes(Fault::Cancels, 250) {
+            return Some(Admin::Cancel(job));
+        }
+        if self.strikes(Fault::Replays, 250) {
+            let page = usize::try_from(self.work.range(1, 5)).unwrap_or(1);
+            let all = self.work.chance(300);
+            let filter = DeadFilter::default();
+            let dead = Admin::ReplayDead { filter, after: None, limit: page };
+            return Some(if all { dead } else { Admin::Replay(job) });
+        }
+        if self.strikes(Fault::Deletes, 150) {
+            return Some(Admin::Delete(job));
+        }
+        if self.strikes(Fault::Pauses, 150) {
+            return Some(Admin::Pause(name));
+        }
+        if self.options.faults.has(Fault::Pauses) && self.work.chance(400) {
+            return Some(Admin::Resume(name));
+        }
+        if self.strikes(Fault::Limits, 100) {
+            let settings = QueueSettings {
+                max_queued: MaxQueued::new(self.work.range(1, 20)).ok(),
+                concurrency: MaxRunning::new(u32::try_from(self.work.range(1, 4)).unwrap_or(1))
+                    .ok(),
+                ..QueueSettings::default()
+            };
+            return Some(Admin::SetQueue(name, settings));
+        }
+        if self.work.chance(20) {
+            let key = SettingKey::new("colour").expect("a plain name");
+            return Some(Admin::SetSetting(key, None));
+        }
+        None
+    }
+
+    /// Things that are said to a process rather than asked of it.
+    fn draw_input(&mut self) {
+        let at = self.any_process();
+        if self.processes[at].up.as_ref().is_none_or(|up| up.suspended_until > self.now) {
+            return;
+        }
+        if self.work.chance(50) {
+            self.handle(at, Input::Changed);
+        }
+        if self.options.retention_ms.is_some() && self.work.chance(30) {
+            let age = Some(Millis::new(self.work.range(500, 20_000)));
+            let retention = Retention { done: age, failed: age, cancelled: age };
+            self.handle(at, Input::Retention(retention));
+        }
+        let alive = self.alive(at);
+        if let Some(token) = self.work.pick(&alive).copied()
+            && self.work.chance(200)
+        {
+            let progress = Payload::new("50").expect("a short text");
+            self.handle(at, Input::Progress { token, progress });
+        }
+    }
+}

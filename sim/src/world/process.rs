@@ -1,0 +1,390 @@
+//! A process: a machine, its handle to the store, its clock and the handlers that run in it. It
+//! boots, crashes, stands still, is told to shut down, and boots again as somebody else.
+
+use std::collections::BTreeSet;
+
+use windlass_core::machine::{
+    Config, Health, Input, Limits, Machine, Phase, Request, StoreCall, Wakeup,
+};
+use windlass_core::store::{Retention, Worker, WorkerKind};
+use windlass_core::{
+    Demand, Kinds, LeaseLength, LeaseToken, Millis, Now, Policy, ProcessId, Queues, RequestId,
+    Wall, WorkerId,
+};
+
+use super::World;
+use super::behaviour::kind;
+use super::call::Call;
+use super::event::{Event, Signal, Who, request_words};
+use crate::clock::{MAX_SKEW, ProcessClock};
+use crate::disk::Handle;
+use crate::faults::Fault;
+use crate::invariants::{Calm, Quiet, Seen};
+
+/// A call of the store that takes longer than this is slow.
+const SLOW_CALL: u64 = 150;
+
+/// A place where a process runs.
+#[derive(Debug, Default)]
+pub(super) struct Process {
+    pub(super) up: Option<Box<Up>>,
+}
+
+/// A process that is up.
+#[derive(Debug)]
+pub(super) struct Up {
+    pub(super) boot: u64,
+    pub(super) machine: Machine,
+    pub(super) handle: Handle,
+    pub(super) clock: ProcessClock,
+    pub(super) worker: WorkerId,
+    pub(super) demand: Demand,
+    pub(super) slots: usize,
+    pub(super) call: Option<Call>,
+    /// When the call of the store that is under way was made.
+    pub(super) called: Option<u64>,
+    /// Local runs whose handler runs.
+    pub(super) alive: BTreeSet<LeaseToken>,
+    /// Local runs whose handler has ended.
+    pub(super) ended: BTreeSet<LeaseToken>,
+    pub(super) suspended_until: u64,
+    pub(super) wake_at: Option<u64>,
+    /// The store has failed and was not opened anew since.
+    pub(super) poisoned: bool,
+    /// When its first commit took place.
+    pub(super) anchored: u64,
+    pub(super) hungry_since: Option<u64>,
+    /// Since when it has been running and well.
+    pub(super) well_since: u64,
+    /// Reaping commits in a row that have written nothing, and when the last was.
+    pub(super) barren: (u32, u64),
+}
+
+impl World {
+    /// The process, if it is up and still the one that was meant.
+    pub(super) fn up(&mut self, at: usize, boot: u64) -> Option<&mut Up> {
+        let up = self.processes.get_mut(at)?.up.as_deref_mut()?;
+        (up.boot == boot).then_some(up)
+    }
+
+    pub(super) fn boot_of(&self, at: usize) -> Option<u64> {
+        self.processes.get(at)?.up.as_ref().map(|up| up.boot)
+    }
+
+    pub(super) fn boot(&mut self, at: usize) {
+        if self.processes[at].up.is_some() || self.closing {
+            return;
+        }
+        let boot = self.next_boot;
+        self.next_boot += 1;
+        let handle = match self.disk.open() {
+            Ok(handle) => handle,
+            Err(error) => return self.fail("E5 reopen", error),
+        };
+        let skew = if self.options.faults.has(Fault::Skew) {
+            self.coverage.fault(Fault::Skew);
+            self.luck.below(2 * MAX_SKEW + 1).cast_signed() - MAX_SKEW.cast_signed()
+        } else {
+            0
+        };
+        let drift = if self.options.faults.has(Fault::Drift) {
+            self.coverage.fault(Fault::Drift);
+            self.luck.below(1_001).cast_signed() - 500
+        } else {
+            0
+        };
+        let config = self.config(at, boot);
+        let (worker, demand, slots) =
+            (config.worker.id.clone(), config.demand.clone(), config.slots);
+        let up = Up {
+            boot,
+            machine: Machine::new(config),
+            handle,
+            clock: ProcessClock::new(self.now, skew, drift),
+            worker,
+            demand,
+            slots,
+            call: None,
+            called: None,
+            alive: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            suspended_until: 0,
+            wake_at: None,
+            poisoned: false,
+            anchored: u64::MAX,
+            hungry_since: None,
+            well_since: self.now,
+            barren: (0, 0),
+        };
+        self.processes[at].up = Some(Box::new(up));
+        self.trace.note(&[2, at as u64, boot], || format!("p{at} boots as boot {boot}"));
+        self.drive(at);
+    }
+
+    fn config(&self, at: usize, boot: u64) -> Config {
+        let options = &self.options;
+        let id = WorkerId::new(&format!("p{at}-{boot}")).expect("a plain name");
+        let worker = Worker { id, host: "sim".into(), pid: None, kind: WorkerKind::Process };
+        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let mut config = Config::new(ProcessId(boot), worker, size(options.slots));
+        // The first wants everything, so that every job has somebody who wants it.
+        if at % 2 == 1 && options.kinds > 1 {
+            config.demand = Demand { queues: Queues::All, kinds: Kinds::except(vec![kind(0)]) };
+        }
+        config.policy = Policy {
+            visibility_timeout: LeaseLength::new(options.lease_ms.0).unwrap_or(LeaseLength::MIN),
+            idempotency_window: Millis::new(options.window_ms),
+            ..Policy::default()
+        };
+        let age = options.retention_ms.map(Millis::new);
+        config.retention = Retention { done: age, failed: age, cancelled: age };
+        config.presence = options.presence_ms.map(Millis::new);
+        config.change_check = Some(Millis::new(options.change_check_ms));
+        let overload = options.faults.has(Fault::Overload);
+        let few = |usual: usize| if overload { 2 } else { usual };
+        let usual = Limits::default();
+        config.limits = Limits {
+            batch: size(options.batch),
+            page: size(options.page),
+            tries: u32::try_from(options.tries).unwrap_or(1),
+            waiting_jobs: few(usual.waiting_jobs),
+            waiting_reports: few(usual.waiting_reports),
+            waiting_admin: few(usual.waiting_admin),
+            waiting_polls: few(usual.waiting_polls),
+            ..usual
+        };
+        config
+    }
+
+    /// A process vanishes; it boots again after a while.
+    pub(super) fn crash(&mut self, at: usize) {
+        let Some(up) = self.processes[at].up.take() else { return };
+        self.trace.note(&[3, at as u64, up.boot], || format!("p{at} is gone"));
+        drop(up);
+        let down = self.luck.range(10, if self.healed.is_some() { 100 } else { 4_000 });
+        self.after(down, Event::Boot(at));
+    }
+
+    pub(super) fn signal(&mut self, at: usize, boot: u64, signal: Signal) {
+        let wall = self.wall.read(self.now);
+        let now = self.now;
+        let Some(up) = self.up(at, boot) else { return };
+        if up.suspended_until > now {
+            let left = up.suspended_until - now;
+            return self.after(left, Event::Signal(at, boot, signal));
+        }
+        let input = match signal {
+            Signal::Drain(millis) => Input::Drain { deadline: Millis::new(millis) },
+            Signal::Force => Input::Force,
+        };
+        self.trace.note(&[4, at as u64, wall.unsigned_abs()], || format!("p{at} gets {signal:?}"));
+        self.handle(at, input);
+    }
+
+    pub(super) fn now_of(&self, at: usize) -> Option<Now> {
+        let up = self.processes[at].up.as_ref()?;
+        Some(up.clock.now(&self.wall, self.now))
+    }
+
+    /// Feeds an input to a machine, and does what comes of it.
+    pub(super) fn handle(&mut self, at: usize, input: Input) {
+        let Some(now) = self.now_of(at) else { return };
+        if let Some(up) = self.processes[at].up.as_mut() {
+            up.machine.handle(now, input);
+        }
+        self.drive(at);
+    }
+
+    pub(super) fn deliver(&mut self, at: usize, request: RequestId) {
+        let Some(up) = self.processes[at].up.as_ref() else {
+            // Nobody there: the connection is refused, and the client knows after a while.
+            self.asks.remove(&request);
+            return;
+        };
+        if up.suspended_until > self.now {
+            let left = up.suspended_until - self.now;
+            return self.after(left, Event::Deliver(at, request));
+        }
+        let Some(ask) = self.asks.get(&request) else { return };
+        let (who, asked) = (ask.who, ask.request.clone());
+        match &asked {
+            Request::Enqueue(new) => self.note_sent(new.payload.as_str()),
+            Request::EnqueueMany(many) => {
+                for new in many {
+                    self.note_sent(new.payload.as_str());
+                }
+            }
+            _ => {}
+        }
+        let gone = matches!(who, Who::Poll(..)) && self.strikes_at_rate(Fault::LoseReply);
+        self.trace.note(&[5, at as u64, request.0], || {
+            format!("p{at} is asked by {who}: {}", request_words(&asked))
+        });
+        self.handle(at, Input::Request(request, asked));
+        if gone {
+            self.handle(at, Input::Gone(request));
+        }
+    }
+
+    fn note_sent(&mut self, payload: &str) {
+        self.ledger.sent.entry(payload.to_owned()).or_default().delivered += 1;
+    }
+
+    pub(super) fn wake(&mut self, at: usize, boot: u64) {
+        let now = self.now;
+        let Some(up) = self.up(at, boot) else { return };
+        if up.wake_at.is_none_or(|wanted| wanted > now) {
+            return;
+        }
+        up.wake_at = None;
+        if up.suspended_until > now {
+            let left = up.suspended_until - now;
+            up.wake_at = Some(up.suspended_until);
+            return self.after(left, Event::Wake(at, boot));
+        }
+        self.drive(at);
+    }
+
+    /// Lets a machine do all it wants to do now.
+    pub(super) fn drive(&mut self, at: usize) {
+        loop {
+            if !self.do_effects(at) {
+                return;
+            }
+            if !self.take_call(at) {
+                break;
+            }
+        }
+        if !self.do_effects(at) {
+            return;
+        }
+        let Some(up) = self.processes[at].up.as_ref() else { return };
+        if up.machine.phase() == Phase::Stopped {
+            return self.exit(at);
+        }
+        if matches!(up.machine.health(), Health::Lost(_)) {
+            return self.lost(at);
+        }
+        self.check_quiet(at);
+        self.plan_wake(at);
+    }
+
+    /// A machine has come to its end: the process leaves. A commit that is under way may still
+    /// take place, whatever those who asked for it were told.
+    fn exit(&mut self, at: usize) {
+        let call = self.processes[at].up.as_mut().and_then(|up| up.call.take());
+        if let Some(Call::Asked(StoreCall::Commit(batch))) = call
+            && self.luck.chance(500)
+        {
+            self.trace.note(&[23, at as u64], || format!("p{at} commits with its last breath"));
+            self.commit(at, batch);
+        }
+        let Some(up) = self.processes[at].up.as_ref() else { return };
+        let left = up.machine.shutdown_report().left.len() as u64;
+        self.trace.note(&[6, at as u64, left], || format!("p{at} has stopped, {left} runs left"));
+        if self.closing {
+            self.processes[at].up = None;
+        } else {
+            self.crash(at);
+        }
+    }
+
+    /// A machine has lost its store: the process leaves. It may only if the store said so.
+    fn lost(&mut self, at: usize) {
+        if !self.options.faults.has(Fault::Corrupt) {
+            self.fail("I13 no silent stop", format!("p{at} gave its store up without a reason"));
+        }
+        self.crash(at);
+    }
+
+    fn plan_wake(&mut self, at: usize) {
+        let now = self.now;
+        let Some(up) = self.processes[at].up.as_mut() else { return };
+        let Some(Wakeup { at: wanted, .. }) = up.machine.poll_timeout() else { return };
+        let when = up.clock.when(wanted, now).max(up.suspended_until);
+        if up.wake_at.is_none_or(|planned| planned > when || planned < now) {
+            up.wake_at = Some(when);
+            let boot = up.boot;
+            self.after(when - now, Event::Wake(at, boot));
+        }
+    }
+
+    fn check_quiet(&mut self, at: usize) {
+        let now = self.now;
+        let patience_ms = 3 * self.options.change_check_ms + 6 * self.options.commit_ms + 3_000;
+        let Some(up) = self.processes[at].up.as_mut() else { return };
+        if up.call.is_some() {
+            return;
+        }
+        let running = up.machine.phase() == Phase::Running;
+        let good = up.machine.health() == Health::Good;
+        let demand = &up.demand;
+        let hungry = running
+            && up.machine.running() < up.slots
+            && self.ledger.has_claimable(|queue, kind| demand.wants(queue, kind));
+        let since = if hungry { *up.hungry_since.get_or_insert(now) } else { now };
+        if !hungry {
+            up.hungry_since = None;
+        }
+        let leases: BTreeSet<LeaseToken> = up.machine.leases().collect();
+        let quiet = Quiet {
+            worker: &up.worker,
+            slots: up.slots,
+            busy: up.machine.running(),
+            alive: &up.alive,
+            leases: &leases,
+            settled: running && good && up.anchored != u64::MAX,
+            wakeup: up.machine.poll_timeout(),
+            hungry,
+            hungry_ms: now - since,
+            patience_ms,
+        };
+        let seen = Seen::Quiet(quiet);
+        if self.violation.is_none() {
+            self.violation = crate::invariants::first_violation(&self.ledger, &seen);
+        }
+    }
+
+    /// Sees whether leases that have run out are taken back, if some process is well. One that
+    /// waits for the store, stands still or shuts down may let them lie.
+    pub(super) fn check_calm(&mut self) {
+        let now = self.now;
+        for process in &mut self.processes {
+            let Some(up) = process.up.as_mut() else { continue };
+            let well = up.machine.phase() == Phase::Running
+                && up.machine.health() == Health::Good
+                && up.suspended_until <= now
+                && up.called.is_none_or(|called| now - called < SLOW_CALL);
+            if !well {
+                up.well_since = now;
+            }
+        }
+        let up = self.processes.iter().filter_map(|process| process.up.as_ref());
+        let Some(since) = up.map(|up| up.well_since).min() else { return };
+        let since = since.max(self.wall.stepped.unwrap_or(0));
+        let wall = Wall::new(self.wall.read(now));
+        let options = &self.options;
+        let slack_ms = 3 * options.change_check_ms + 100 * options.commit_ms + 5_000;
+        self.see(&Seen::Calm(Calm { at: now, since, wall, slack_ms }));
+    }
+
+    /// A process stands still for a while.
+    pub(super) fn suspend(&mut self, at: usize, millis: u64) {
+        let (now, sleeps) = (self.now, self.options.mono_sleeps);
+        let Some(up) = self.processes[at].up.as_mut() else { return };
+        if up.suspended_until > now {
+            return;
+        }
+        up.suspended_until = now + millis;
+        up.hungry_since = None;
+        if sleeps {
+            up.clock.sleep(millis);
+        }
+        let boot = up.boot;
+        self.trace.note(&[7, at as u64, millis], || format!("p{at} stands still for {millis} ms"));
+        if let Some(up) = self.up(at, boot) {
+            up.wake_at = Some(now + millis);
+        }
+        self.after(millis, Event::Wake(at, boot));
+    }
+}

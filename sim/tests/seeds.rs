@@ -1,0 +1,64 @@
+//! A bounded run of the simulation as part of the tests: green on memory, alike on every store, the
+//! same twice. `.ci/run` and the command line run more.
+
+use windlass_sim::coverage::{EDGES, REFUSALS};
+use windlass_sim::disk::StoreKind;
+use windlass_sim::faults::{Fault, FaultSet};
+use windlass_sim::options::{Options, Overrides};
+use windlass_sim::run::{Batch, Plan, run_many, run_seed};
+
+fn plan(store: StoreKind, seeds: u64) -> Plan {
+    Plan { store, set: Overrides::default(), first: 1, seeds, twice_every: 16 }
+}
+
+#[track_caller]
+fn assert_green(batch: &Batch, seeds: u64) {
+    assert!(batch.failure.is_none(), "{:?}", batch.failure);
+    assert_eq!(batch.seeds, seeds);
+}
+
+#[test]
+fn hundreds_of_seeds_are_green_on_the_store_in_memory() {
+    let batch = run_many(&plan(StoreKind::Memory, 400), |_| ());
+    assert_green(&batch, 400);
+    let all = Fault::ALL.len() + EDGES.len() + REFUSALS.len();
+    let missing = batch.coverage.missing();
+    assert!(missing.len() * 20 < all, "much never came up: {missing:?}");
+}
+
+#[cfg(feature = "stores")]
+#[test]
+fn the_same_trace_gives_the_same_answers_and_the_same_rows_on_sqlite_and_redb() {
+    for store in [StoreKind::Sqlite, StoreKind::Redb] {
+        let set = Overrides { jobs: Some(30), millis: Some(8_000), ..Overrides::default() };
+        let plan = Plan { set, ..plan(store, 8) };
+        assert_green(&run_many(&plan, |_| ()), 8);
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_trace_with_and_without_its_text() {
+    for seed in [3, 17, 99] {
+        let bare = run_seed(seed, &Overrides::default(), StoreKind::Memory, false);
+        let told = run_seed(seed, &Overrides::default(), StoreKind::Memory, true);
+        assert_eq!(bare.hash, told.hash, "seed {seed}");
+        assert!(bare.lines.is_empty() && told.lines.len() > 100, "seed {seed}");
+    }
+}
+
+#[test]
+fn two_seeds_give_two_traces() {
+    let hash = |seed| run_seed(seed, &Overrides::default(), StoreKind::Memory, false).hash;
+    assert_ne!(hash(1), hash(2));
+}
+
+#[test]
+fn without_faults_every_job_that_was_taken_runs_once() {
+    let set = Overrides { off: FaultSet::all(), ..Overrides::default() };
+    for seed in 1..20 {
+        let outcome = run_seed(seed, &set, StoreKind::Memory, false);
+        assert!(outcome.violation.is_none(), "seed {seed}: {:?}", outcome.violation);
+        let (ran, stored) = (outcome.coverage.executions, outcome.coverage.jobs);
+        assert_eq!(ran, stored, "seed {seed}: {}", Options::draw(seed, &set));
+    }
+}
