@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
-use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
+use windlass_core::store::{Batch, Cause, CommitError, Durability, Outcomes, Store, StoreError};
 use windlass_core::{BatchId, Millis, Wall, apply};
 
 use crate::reader::{MemoryReader, keys_agree};
@@ -187,6 +187,10 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    fn durability(&self) -> Durability {
+        Durability::Memory
+    }
+
     fn change_check(&self) -> Option<Millis> {
         (Arc::strong_count(&self.tables) > 1).then_some(Millis::new(100))
     }
@@ -208,5 +212,15 @@ fn run(tables: &mut Tables, now: Wall, batch: &Batch) -> Outcomes {
     match apply(&mut tx, batch) {
         Ok(outcomes) => outcomes,
         Err(never) => match never {},
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_in_memory_does_not_claim_to_survive_its_process() {
+        assert_eq!(MemoryStore::new().durability(), Durability::Memory);
     }
 }

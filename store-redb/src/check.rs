@@ -13,11 +13,12 @@ use windlass_core::store::{Disagreement, Dump, StoreError, audit};
 use windlass_core::{
     Counts, Excerpt, Fingerprint, IdempotencyKey, Job, JobId, KeyRecord, View, WorkerId,
 };
+use windlass_store_file::{directory_of, sync_directory};
 
 use crate::bytes::utf8;
 use crate::error::OpenError;
 use crate::names::Names;
-use crate::open::{copy_target, directory, sync_dir};
+use crate::open::copy_target;
 use crate::rows::{self, JobRow, bad};
 use crate::store::RedbStore;
 use crate::tables::{
@@ -82,7 +83,7 @@ impl RedbStore {
         copied().map_err(|error| OpenError::new(to, error))?;
         drop(target);
         File::open(to).and_then(|file| file.sync_all()).map_err(failed)?;
-        sync_dir(directory(to)).map_err(failed)
+        sync_directory(directory_of(to)).map_err(failed)
     }
 }
 

@@ -1,14 +1,16 @@
 //! Opening a database: for its owner alone, refused if it is not ours or newer than we are.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use redb::{
     Builder, Database, DatabaseError, ReadableTable, StorageBackend, TableError, TableHandle,
     WriteTransaction,
+};
+use windlass_store_file::{
+    Meddled, Watched, directory_of, make_directory, make_file, sync_directory,
 };
 
 use crate::error::{OpenError, TxError};
@@ -32,6 +34,12 @@ pub(crate) struct Source {
     /// Where it lies, or what it is called.
     pub(crate) path: PathBuf,
     open: Box<Opener>,
+    /// Whether it is a file, which can be meddled with.
+    is_file: bool,
+    /// The file, once it was opened.
+    file: Option<Watched>,
+    /// How large it was when it was last left, in bytes.
+    size: u64,
 }
 
 impl fmt::Debug for Source {
@@ -41,6 +49,14 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
+    fn new(
+        path: PathBuf,
+        is_file: bool,
+        open: impl Fn(&Builder) -> Result<Database, OpenError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { path, open: Box::new(open), is_file, file: None, size: 0 }
+    }
+
     /// A file; it is made if it does not exist.
     pub(crate) fn file(path: &Path) -> Self {
         let at = path.to_path_buf();
@@ -48,7 +64,7 @@ impl Source {
             create(&at, builder)?;
             open_file(&at, builder)
         };
-        Self { path: path.to_path_buf(), open: Box::new(open) }
+        Self::new(path.to_path_buf(), true, open)
     }
 
     /// Whatever `make` gives, called `name` in messages.
@@ -63,14 +79,42 @@ impl Source {
             let opened = backend.and_then(|backend| builder.create_with_backend(backend));
             opened.map_err(|error| OpenError::new(&at, error))
         };
-        Self { path, open: Box::new(open) }
+        Self::new(path, false, open)
     }
 
     /// Opens it; an empty one is made a store.
-    pub(crate) fn open(&self) -> Result<Database, OpenError> {
+    pub(crate) fn open(&mut self) -> Result<Database, OpenError> {
         let db = (self.open)(&builder())?;
         migrate(&db, &self.path)?;
+        self.file = self.is_file.then(|| Watched::new(self.path.clone()));
+        self.note_size();
         Ok(db)
+    }
+
+    /// Looks at the file of an open database: whether somebody has meddled with it.
+    pub(crate) fn check(&self) -> Result<(), Meddled> {
+        let Some((file, found)) = self.found()? else { return Ok(()) };
+        if found.len() < self.size {
+            return Err(file.cut(self.size, &found));
+        }
+        file.check_writable(&found)
+    }
+
+    /// Looks whether the file is still the one that was opened. Its length is not looked at: redb
+    /// itself may have cut it when it was closed.
+    pub(crate) fn check_closed(&self) -> Result<(), Meddled> {
+        let found = self.found()?;
+        found.map_or(Ok(()), |(file, found)| file.check_writable(&found))
+    }
+
+    /// Remembers how large the file is left; redb itself may have made it smaller.
+    pub(crate) fn note_size(&mut self) {
+        self.size = self.found().ok().flatten().map_or(0, |(_, found)| found.len());
+    }
+
+    fn found(&self) -> Result<Option<(&Watched, Metadata)>, Meddled> {
+        let Some(file) = &self.file else { return Ok(None) };
+        Ok(file.find()?.map(|found| (file, found)))
     }
 }
 
@@ -84,21 +128,19 @@ fn builder() -> Builder {
 /// on the way leaves no half of one there.
 fn create(path: &Path, builder: &Builder) -> Result<(), OpenError> {
     let failed = |source| OpenError::creating(path, source);
-    let dir = directory(path);
-    if !dir.exists() {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
-    }
+    let dir = directory_of(path);
+    make_directory(dir).map_err(failed)?;
     if path.exists() {
         return Ok(());
     }
     let new = path.with_added_extension(format!("new-{}", std::process::id()));
-    let made = new_file(&new).map_err(failed).and_then(|file| {
+    let made = make_file(&new).map_err(failed).and_then(|file| {
         let db = builder.create_file(file).map_err(|error| OpenError::new(path, error))?;
         migrate(&db, path)
     });
     let named = made.and_then(|()| give_name(&new, path).map_err(failed));
     let _ = fs::remove_file(&new);
-    named.and_then(|()| sync_dir(dir).map_err(failed))
+    named.and_then(|()| sync_directory(dir).map_err(failed))
 }
 
 /// Gives a new file its name, unless somebody else was quicker: then theirs is the one.
@@ -111,21 +153,6 @@ fn give_name(new: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// A file for its owner alone, which must not exist yet.
-pub(crate) fn new_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
-}
-
-/// Makes the names in a directory durable.
-pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
-}
-
-pub(crate) fn directory(path: &Path) -> &Path {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    dir.unwrap_or(Path::new("."))
-}
-
 fn open_file(path: &Path, builder: &Builder) -> Result<Database, OpenError> {
     let failed = |error: DatabaseError| OpenError::new(path, error);
     let file = OpenOptions::new().read(true).write(true).open(path);
@@ -135,7 +162,7 @@ fn open_file(path: &Path, builder: &Builder) -> Result<Database, OpenError> {
 
 /// Opens a new database in a file that does not exist yet, for a copy.
 pub(crate) fn copy_target(path: &Path) -> Result<Database, OpenError> {
-    let file = new_file(path).map_err(|source| OpenError::creating(path, source))?;
+    let file = make_file(path).map_err(|source| OpenError::creating(path, source))?;
     builder().create_file(file).map_err(|error| OpenError::new(path, error))
 }
 

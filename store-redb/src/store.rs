@@ -7,6 +7,7 @@ use std::sync::Arc;
 use redb::{Durability, StorageBackend};
 use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
 use windlass_core::{BatchId, Wall, apply};
+use windlass_store_file::Meddled;
 
 use crate::error::{Class, OpenError, TxError};
 use crate::names::Names;
@@ -41,7 +42,7 @@ impl RedbStore {
         Self::from(Source::backend(name, make))
     }
 
-    fn from(source: Source) -> Result<Self, OpenError> {
+    fn from(mut source: Source) -> Result<Self, OpenError> {
         let slot = Arc::new(Slot::default());
         slot.fill(source.open()?);
         Ok(Self { source, slot, names: Names::default() })
@@ -53,6 +54,7 @@ impl RedbStore {
     }
 
     fn run(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, Failure> {
+        self.source.check().map_err(Failure::Meddled)?;
         let slot = Arc::clone(&self.slot);
         let opened = slot.shared();
         let db = opened.db().map_err(Failure::Closed)?;
@@ -81,7 +83,13 @@ impl RedbStore {
             }
         };
         match txn.commit() {
-            Ok(()) => Ok(outcomes),
+            Ok(()) => {
+                // The length is redb's own affair until the commit is over.
+                self.source.note_size();
+                let unharmed = self.source.check().or_else(|meddled| meddled.after_commit());
+                unharmed.map_err(Failure::Lost)?;
+                Ok(outcomes)
+            }
             Err(error) => {
                 self.names.forget();
                 Err(Failure::During(error.into(), Box::new(outcomes)))
@@ -93,6 +101,8 @@ impl RedbStore {
     fn fail(&mut self, failure: Failure, batch: BatchId) -> Result<Outcomes, CommitError> {
         let (error, outcomes) = match failure {
             Failure::Closed(cause) => return Err(CommitError::Fatal { cause, outcomes: None }),
+            Failure::Meddled(meddled) => return self.stop(meddled.before_commit()),
+            Failure::Lost(error) => return self.stop(error),
             Failure::Before(error) => (error, None),
             Failure::During(error, outcomes) => (error, Some(outcomes)),
         };
@@ -105,6 +115,12 @@ impl RedbStore {
         }
     }
 
+    /// Closes a file that somebody has meddled with.
+    fn stop(&mut self, error: CommitError) -> Result<Outcomes, CommitError> {
+        self.slot.close(&TxError::BadRow(error.to_string()));
+        Err(error)
+    }
+
     /// Goes on without space: redb itself refuses everything after a failed write until it is
     /// opened anew, which shows also whether the batch was committed.
     fn make_do(
@@ -113,7 +129,7 @@ impl RedbStore {
         outcomes: Option<Box<Outcomes>>,
         batch: BatchId,
     ) -> Result<Outcomes, CommitError> {
-        let committed = self.open_anew().ok().and_then(|()| self.look(batch).ok());
+        let committed = self.reopen().ok().and_then(|()| self.look(batch).ok());
         match (committed, outcomes) {
             (Some(true), Some(outcomes)) => Ok(*outcomes),
             (Some(_), _) => Err(CommitError::Full(cause)),
@@ -145,6 +161,10 @@ impl Drop for RedbStore {
 enum Failure {
     /// The store was closed before.
     Closed(Cause),
+    /// Somebody had meddled with the file before.
+    Meddled(Meddled),
+    /// Somebody meddled with the file during the commit, which may be nowhere.
+    Lost(CommitError),
     /// Before the commit: nothing was written.
     Before(TxError),
     /// In the commit: it may have been written.
@@ -164,6 +184,7 @@ impl Store for RedbStore {
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
+        self.source.check_closed().map_err(|meddled| meddled.of_read())?;
         self.open_anew().map_err(|error| error.of_reopen())
     }
 

@@ -1,11 +1,11 @@
 //! For operators: does the store agree with itself, can it be mended, can it be copied.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
 use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 use windlass_core::store::{Cause, Disagreement, Reader, Store, StoreError, audit};
+use windlass_store_file::{directory_of, make_file, sync_directory};
 
 use crate::error::{OpenError, TxError};
 use crate::{SqliteStore, open};
@@ -35,8 +35,7 @@ impl SqliteStore {
     /// on writing.
     pub fn backup(&self, to: &Path) -> Result<(), OpenError> {
         let created = |source| OpenError::Create { path: to.into(), source };
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600).open(to).map_err(created)?;
+        make_file(to).map_err(created)?;
         let copied = self.copy_to(to);
         if copied.is_err() {
             // Half a copy is worse than none.
@@ -55,7 +54,7 @@ impl SqliteStore {
         let conn = open::writer(&self.place)?;
         conn.execute("VACUUM INTO ?1", [name]).map_err(sqlite)?;
         File::open(to).and_then(|file| file.sync_all()).map_err(created)?;
-        open::sync_directory(to.parent().unwrap_or(Path::new(""))).map_err(created)
+        sync_directory(directory_of(to)).map_err(created)
     }
 }
 

@@ -1,17 +1,10 @@
-//! The files of an open database: are they there, are they the same, may they be written?
-//!
-//! SQLite goes on writing into a file that was deleted or replaced, and commits would be
-//! acknowledged that nobody finds again. So the files are looked at around every commit. They are
-//! never opened for it: closing a file would drop the locks that SQLite holds on it.
+//! The files of an open database, looked at around every commit: see `windlass-store-file`.
 
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use thiserror::Error;
-use windlass_core::store::{Cause, CommitError, StoreError};
+use windlass_store_file::{Meddled, Watched};
 
 use crate::open::{self, Place};
 
@@ -25,48 +18,6 @@ pub(crate) fn beside(database: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// What somebody did to the files.
-#[derive(Debug, Error)]
-pub(crate) enum Meddled {
-    #[error("{0} was deleted or moved while it was in use")]
-    Gone(PathBuf),
-    #[error("{0} was replaced by another file while it was in use")]
-    Replaced(PathBuf),
-    #[error("{path} was cut from {before} to {now} bytes while it was in use")]
-    Cut { path: PathBuf, before: u64, now: u64 },
-    #[error("{0} was made read-only; make it writable again")]
-    ReadOnly(PathBuf),
-    #[error("cannot look at {path}: {source}")]
-    Unseen { path: PathBuf, source: io::Error },
-}
-
-impl Meddled {
-    /// Whether it can be undone without loss.
-    fn can_pass(&self) -> bool {
-        matches!(self, Self::ReadOnly(_) | Self::Unseen { .. })
-    }
-
-    /// Found before a commit: nothing was written.
-    pub(crate) fn before_commit(&self) -> CommitError {
-        let cause = Cause::new(&self.to_string());
-        if self.can_pass() {
-            return CommitError::Fatal { cause, outcomes: None };
-        }
-        CommitError::Corrupt(cause)
-    }
-
-    /// Found after a commit, which may be nowhere.
-    pub(crate) fn after_commit(&self) -> Result<(), CommitError> {
-        if self.can_pass() { Ok(()) } else { Err(self.before_commit()) }
-    }
-
-    /// Found while a store is not in use, or only read.
-    pub(crate) fn of_read(&self) -> StoreError {
-        let cause = Cause::new(&self.to_string());
-        if self.can_pass() { StoreError::Busy(cause) } else { StoreError::Corrupt(cause) }
-    }
-}
-
 /// The files of a database as they were when it was opened.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -75,13 +26,6 @@ pub(crate) struct Files {
     others: [Watched; 2],
     /// How large the database was when it was last looked at, in bytes.
     size: u64,
-}
-
-#[derive(Debug)]
-struct Watched {
-    path: PathBuf,
-    /// Device and number, which no two files share; none if there is no such file.
-    identity: Option<(u64, u64)>,
 }
 
 impl Files {
@@ -104,33 +48,10 @@ impl Files {
         let (before, now) = (self.size, found.len());
         // A database shrinks by itself, when free pages are given back.
         if now < before && !is_whole(place, now) {
-            return Err(Meddled::Cut { path: place.path.clone(), before, now });
+            return Err(self.database.cut(before, &found));
         }
         self.size = now;
-        if found.permissions().readonly() {
-            return Err(Meddled::ReadOnly(place.path.clone()));
-        }
-        Ok(())
-    }
-}
-
-impl Watched {
-    fn new(path: PathBuf) -> Self {
-        let identity = fs::metadata(&path).ok().map(|found| (found.dev(), found.ino()));
-        Self { path, identity }
-    }
-
-    /// The file, if it is the one that was there.
-    fn find(&self) -> Result<Option<Metadata>, Meddled> {
-        let Some(identity) = self.identity else { return Ok(None) };
-        match fs::metadata(&self.path) {
-            Ok(found) if (found.dev(), found.ino()) == identity => Ok(Some(found)),
-            Ok(_) => Err(Meddled::Replaced(self.path.clone())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Meddled::Gone(self.path.clone()))
-            }
-            Err(source) => Err(Meddled::Unseen { path: self.path.clone(), source }),
-        }
+        self.database.check_writable(&found)
     }
 }
 

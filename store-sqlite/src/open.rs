@@ -1,13 +1,12 @@
 //! Opening a database: the settings durability rests on, each read back; the schema, brought up to
 //! date in one transaction per step.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use windlass_store_file::{directory_of, make_directory, make_file, sync_directory};
 
 use crate::error::OpenError;
 
@@ -91,22 +90,14 @@ fn connect(place: &Place, flags: OpenFlags) -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
-/// Makes the directory for its owner alone, and the file likewise. Their names are durable before
-/// anything is written to them.
+/// Makes the directory and the file. Their names are durable before anything is written to them.
 fn create(path: &Path) -> Result<(), OpenError> {
     let failed = |source| OpenError::Create { path: path.into(), source };
-    let dir = path.parent().unwrap_or(Path::new(""));
-    let missing = dir.ancestors().take_while(|dir| !is_current(dir) && !dir.exists());
-    let missing: Vec<&Path> = missing.collect();
-    if !missing.is_empty() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
-        let mut parents = missing.iter().filter_map(|dir| dir.parent());
-        parents.try_for_each(sync_directory).map_err(failed)?;
-    }
+    let dir = directory_of(path);
+    make_directory(dir).map_err(failed)?;
     // Opened by other means only before SQLite has it: closing the file drops its locks.
     if !path.exists() {
-        let mut options = fs::OpenOptions::new();
-        match options.write(true).create_new(true).mode(0o600).open(path) {
+        match make_file(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed(error));
             }
@@ -114,14 +105,6 @@ fn create(path: &Path) -> Result<(), OpenError> {
         }
     }
     Ok(())
-}
-
-fn is_current(dir: &Path) -> bool {
-    dir.as_os_str().is_empty()
-}
-
-pub(crate) fn sync_directory(dir: &Path) -> io::Result<()> {
-    fs::File::open(if is_current(dir) { Path::new(".") } else { dir })?.sync_all()
 }
 
 fn refuse_foreign(conn: &Connection, path: &Path) -> Result<(), OpenError> {

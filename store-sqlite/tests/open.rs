@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use windlass_core::store::{Batch, Reader, Store};
+use windlass_core::store::{Batch, CommitError, Reader, Store};
 use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
 use windlass_store_sqlite::{OpenError, SqliteStore};
 
@@ -138,4 +138,21 @@ fn another_process_is_noticed_and_our_own_commits_are_not() {
     enqueue(&mut theirs, 1);
     assert_eq!(ours.changed(), Ok(true));
     assert_eq!(ours.changed(), Ok(false));
+}
+
+#[test]
+fn a_foreign_writer_that_does_not_let_go_costs_a_retry_and_leaves_no_transaction_open() {
+    let (_dir, path) = scratch();
+    let mut store = SqliteStore::open(&path).expect("it opens");
+    enqueue(&mut store, 1);
+    let foreign = Connection::open(&path).expect("it opens");
+    foreign.execute_batch("BEGIN IMMEDIATE").expect("nobody writes");
+    let batch = Batch::new(BatchId { process: ProcessId(1), seq: 2 }, Policy::default());
+    let refused = store.commit(Wall::new(1), &batch).expect_err("another is writing");
+    assert!(matches!(refused, CommitError::NotCommitted(_)), "{refused}");
+    assert!(refused.to_string().contains("locked"), "{refused}");
+    let jobs = store.reader().and_then(|mut reader| reader.dump()).expect("it can be read").jobs;
+    assert_eq!(jobs.len(), 1);
+    foreign.execute_batch("COMMIT; BEGIN IMMEDIATE; COMMIT").expect("nobody holds on to anything");
+    enqueue(&mut store, 2);
 }

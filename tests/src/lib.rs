@@ -3,6 +3,8 @@
 pub mod conformance;
 pub mod differential;
 pub mod fixture;
+pub mod kill;
 pub mod model;
+pub mod on_disk;
 pub mod stage;
 pub mod state_table;

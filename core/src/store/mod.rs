@@ -52,6 +52,11 @@ pub trait Store {
     /// that can be read is durable.
     fn reopen(&mut self) -> Result<(), StoreError>;
 
+    /// What a commit of this store survives. A durable store need not say.
+    fn durability(&self) -> Durability {
+        Durability::Synced
+    }
+
     /// How often to ask [`changed`](Store::changed), if other processes may write to this store.
     fn change_check(&self) -> Option<Millis> {
         None
@@ -64,4 +69,13 @@ pub trait Store {
 
     /// A reader of committed states, which may live on another thread.
     fn reader(&self) -> Result<Self::Reader, StoreError>;
+}
+
+/// What something that a store has committed survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Durability {
+    /// Nothing: it is gone with the process.
+    Memory,
+    /// A kill of the process and, on a disk whose sync is honest, a power cut.
+    Synced,
 }

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use windlass_core::store::{CommitError, Dump, Store, StoreError};
 use windlass_store_sqlite::SqliteStore;
+use windlass_tests::on_disk::scratch;
 
 use crate::story::{perform, short_story};
-use crate::watch::{dump, scratch};
+use crate::watch::dump;
 
 /// An ordinary store with some jobs in it, all of them in the database file.
 struct Victim {

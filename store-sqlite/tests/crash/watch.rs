@@ -1,23 +1,15 @@
 //! A store on a disk that is watched: what was acknowledged where, and whether what a crash leaves
 //! keeps every promise.
 
-use std::path::Path;
-
 use tempfile::TempDir;
 use windlass_core::store::{Dump, Reader, Store};
 use windlass_store_sqlite::SqliteStore;
 use windlass_store_sqlite_vfs::{Disk, Fate, Image};
+use windlass_tests::on_disk::scratch;
 
 use crate::story::{Act, perform};
 
 const FILE: &str = "jobs.db";
-
-/// A directory for files that are made by the thousand. Nothing here depends on its syncs.
-pub(crate) fn scratch() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    let dir = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
-    dir.expect("a directory can be made")
-}
 
 /// How many seeds to try at each place; the environment can ask for more.
 pub(crate) fn seeds(fewest: u64) -> u64 {

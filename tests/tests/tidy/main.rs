@@ -182,6 +182,22 @@ fn no_file_holds_an_absolute_path_of_a_machine() {
 }
 
 #[test]
+fn every_link_to_a_file_leads_somewhere() {
+    check_files(
+        |file| Path::new(&file.path).extension().is_some_and(|end| end == "md"),
+        |file| {
+            let folder = root().join(&file.path).parent().map(Path::to_path_buf);
+            let folder = folder.expect("a file lies in a folder");
+            words::links(&file.text)
+                .into_iter()
+                .filter(|link| !folder.join(&link.what).exists())
+                .map(|link| Finding::new(link.line, format!("{} leads nowhere", link.what)))
+                .collect()
+        },
+    );
+}
+
+#[test]
 fn the_readme_states_the_rust_version_of_the_manifest() {
     let version = manifest::package_value(&read("Cargo.toml"), "rust-version");
     let version = version.expect("Cargo.toml: [workspace.package] must state `rust-version`");

@@ -11,7 +11,7 @@ use super::Finding;
 const ALLOWED_EDGES: [(&str, &[&str]); 8] = [
     ("core", &[]),
     ("store-sqlite-vfs", &[]),
-    ("store-*", &["core"]),
+    ("store-*", &["core", "store-file"]),
     ("runtime-tokio", &["core"]),
     ("sim", &["core", "store-*"]),
     ("server", &["core", "store-*", "runtime-tokio"]),

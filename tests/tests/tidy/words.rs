@@ -156,6 +156,19 @@ pub(crate) fn has_section(text: &str, version: &str) -> bool {
     first_words.map(|word| word.trim_matches(['[', ']'])).any(|w| w == version || w == "Unreleased")
 }
 
+/// The targets of links to files, as they are written.
+pub(crate) fn links(text: &str) -> Vec<Finding> {
+    let is_file = |target: &&str| !target.contains("://") && !target.starts_with('#');
+    let mut found = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+        let targets = targets.map(|(target, _)| target).filter(is_file);
+        let path = |target: &str| target.split('#').next().unwrap_or_default().to_string();
+        found.extend(targets.map(|target| Finding::new(at + 1, path(target))));
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,5 +253,13 @@ mod tests {
         assert!(has_section("# Changelog\n## Unreleased\n", "1.0.0"));
         assert!(has_section("## [1.0.0] - today\n", "1.0.0"));
         assert!(!has_section("Unreleased 1.0.0\n## 0.9.0\n", "1.0.0"));
+    }
+
+    #[test]
+    fn links_to_files_are_found_and_others_are_not() {
+        let text = "see [a](a.md) and [b](../b.rs#there)\n[web](https://example.org) [here](#x)";
+        let found: Vec<(usize, String)> =
+            links(text).into_iter().map(|link| (link.line, link.what)).collect();
+        assert_eq!(found, [(1, "a.md".into()), (1, "../b.rs".into())]);
     }
 }

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::StateName;
 use windlass_core::store::{JobDetail, Reader, Store};
-use windlass_store_sqlite::SqliteStore;
 
 /// Everything that children said, and what was seen at the last check.
 #[derive(Debug, Default)]
-pub(crate) struct Promises {
+pub struct Promises {
     /// The latest batch that each process acknowledged.
     acked: BTreeMap<u64, u64>,
     payloads: BTreeMap<u64, String>,
@@ -21,7 +20,7 @@ pub(crate) struct Promises {
 
 impl Promises {
     /// Hears a line. What the test harness says is no promise.
-    pub(crate) fn hear(&mut self, line: &str) {
+    pub fn hear(&mut self, line: &str) {
         let mut words = line.split_whitespace();
         // The harness may begin the line.
         if !words.any(|word| word == "ack") {
@@ -63,7 +62,7 @@ impl Promises {
     }
 
     /// Compares the store with all that was promised.
-    pub(crate) fn check(&mut self, store: &SqliteStore) {
+    pub fn check(&mut self, store: &impl Store) {
         let mut reader = store.reader().expect("a healthy store gives readers");
         let dump = reader.dump().expect("a healthy store can be dumped");
         let jobs: BTreeMap<u64, &JobDetail> =
@@ -111,7 +110,7 @@ impl Promises {
     }
 
     /// The test is worth something.
-    pub(crate) fn assert_much_happened(&self, batches: u64) {
+    pub fn assert_much_happened(&self, batches: u64) {
         let acked: u64 = self.acked.values().sum();
         assert!(acked >= batches, "only {acked} batches were acknowledged");
         let again = self.holders.keys().filter(|(_, epoch)| *epoch > 1).count();
@@ -120,7 +119,7 @@ impl Promises {
     }
 
     /// Some jobs were claimed by two processes, in different epochs.
-    pub(crate) fn assert_both_took_part(&self) {
+    pub fn assert_both_took_part(&self) {
         let mut holders: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
         for ((id, _), process) in &self.holders {
             holders.entry(*id).or_default().insert(*process);

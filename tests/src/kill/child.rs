@@ -7,23 +7,24 @@ use std::path::PathBuf;
 
 use windlass_core::store::{Batch, CommitError, Outcomes, Settle, Store};
 use windlass_core::{BatchId, LeaseToken, Millis, NewJob, Policy, ProcessId, Verdict, Wall};
-use windlass_store_sqlite::SqliteStore;
-use windlass_tests::fixture::{
-    START, claim_for, complete, fail, main_work, reap_up_to, text, work,
-};
+
+use crate::fixture::{START, claim_for, complete, fail, main_work, reap_up_to, text, work};
+use crate::on_disk::OnDisk;
 
 /// The variable with the task of a child.
-pub(crate) const ARGUMENTS: &str = "WINDLASS_KILL_CHILD";
+pub(super) const ARGUMENTS: &str = "WINDLASS_KILL_CHILD";
 
 /// What a child is to do.
-pub(crate) struct Task {
+#[derive(Debug)]
+pub struct Task {
     /// Its number, which no other child has.
-    pub(crate) process: u64,
+    pub process: u64,
     /// The hour at which its clock begins: leases of an hour before have run out.
-    pub(crate) hour: u64,
+    pub hour: u64,
     /// How many batches, unless it is killed.
-    pub(crate) batches: u64,
-    pub(crate) path: PathBuf,
+    pub batches: u64,
+    /// The file of the store.
+    pub path: PathBuf,
 }
 
 impl fmt::Display for Task {
@@ -34,7 +35,7 @@ impl fmt::Display for Task {
 }
 
 impl Task {
-    pub(crate) fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let parts: Vec<&str> = text.splitn(4, ' ').collect();
         let [process, hour, batches, path] = parts[..] else { panic!("no task: {text}") };
         let number = |text: &str| text.parse().expect("the parent gives numbers");
@@ -44,10 +45,10 @@ impl Task {
 }
 
 /// Numbers from a seed (splitmix64).
-pub(crate) struct Dice(pub(crate) u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -56,15 +57,15 @@ impl Dice {
 }
 
 /// Prints a line that the parent reads.
-pub(crate) fn say(line: &str) {
+pub(super) fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let said = writeln!(out, "{line}").and_then(|()| out.flush());
     said.expect("the parent listens as long as it lives");
 }
 
 /// Does a task, and tells `say` of every acknowledgement.
-pub(crate) fn run(task: &Task, mut say: impl FnMut(&str)) {
-    let mut store = SqliteStore::open(&task.path).expect("the store opens");
+pub(super) fn run<D: OnDisk>(task: &Task, mut say: impl FnMut(&str)) {
+    let mut store = D::open(&task.path);
     let mut dice = Dice(task.process);
     let mut held: Vec<LeaseToken> = Vec::new();
     let begin = START.plus(Millis::hours(task.hour));
@@ -100,7 +101,7 @@ fn batch(id: BatchId, dice: &mut Dice, held: &mut Vec<LeaseToken>) -> Batch {
     batch
 }
 
-fn commit(store: &mut SqliteStore, now: Wall, batch: &Batch) -> Outcomes {
+fn commit(store: &mut impl Store, now: Wall, batch: &Batch) -> Outcomes {
     loop {
         match store.commit(now, batch) {
             Ok(out) => return out,

@@ -1,0 +1,93 @@
+//! The delivery task: it takes what the writer hands out and wakes whom it concerns, from inside
+//! the runtime, where waking is cheap.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
+
+use windlass_core::machine::{Input, Run};
+
+use crate::context::{Attempt, Duty};
+use crate::lifecycle::AT_ONCE;
+use crate::shared::{Mail, Out, Response, Shared};
+use crate::sync::lock;
+
+/// Delivers until the writer has finished.
+pub(crate) async fn deliver(shared: Arc<Shared>) {
+    let leave = Leave { shared };
+    let shared = &leave.shared;
+    let (mut batch, mut runs) = (Vec::new(), Vec::new());
+    while poll_fn(|cx| shared.outbox.poll_take(cx, &mut batch)).await {
+        for out in batch.drain(..) {
+            shared.deliver_one(out, &mut runs);
+        }
+        if !runs.is_empty() && !shared.slots.put(&mut runs) {
+            // Nobody works any more: what is dropped here is given back.
+            runs.clear();
+        }
+    }
+}
+
+impl Shared {
+    fn deliver_one(self: &Arc<Self>, out: Out, runs: &mut Vec<Duty>) {
+        match out {
+            Out::Answer(ticket, answer) => self.answer(&ticket, Response::Answer(answer)),
+            Out::Run(run) => runs.push(self.begin(run)),
+            Out::Stop(token, reason) => {
+                let attempt = lock(&self.attempts).get(&token).and_then(Weak::upgrade);
+                if let Some(attempt) = attempt {
+                    attempt.stop(reason);
+                }
+            }
+            Out::Changed(jobs, queues) => {
+                self.watchers.changed(&jobs);
+                self.events.changed(jobs, queues);
+            }
+            Out::News => {
+                self.watchers.news();
+                self.events.news();
+            }
+            Out::Lost => self.watchers.close(),
+        }
+    }
+
+    /// Makes an attempt of a claimed job, which can be stopped from now on.
+    fn begin(self: &Arc<Self>, run: Run) -> Duty {
+        let now = self.clock.now().mono;
+        let attempt = Arc::new(Attempt::new(run.job, run.payload, Arc::clone(self), now));
+        let mut attempts = lock(&self.attempts);
+        // Attempts that have ended are swept out when they are the greater part.
+        if attempts.len() > 2 * self.workers {
+            attempts.retain(|_, attempt| attempt.strong_count() > 0);
+        }
+        attempts.insert(attempt.token(), Arc::downgrade(&attempt));
+        drop(attempts);
+        Duty::new(attempt)
+    }
+}
+
+/// What happens when the task ends: by itself, or because its runtime is dropped.
+struct Leave {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        for out in shared.outbox.leave() {
+            match out {
+                Out::Answer(ticket, answer) => shared.answer(&ticket, Response::Answer(answer)),
+                Out::Run(run) => shared.input(Input::Stopped { token: run.job.token() }),
+                Out::Stop(..) | Out::Changed(..) | Out::News | Out::Lost => {}
+            }
+        }
+        shared.watchers.close();
+        shared.events.close();
+        if shared.ended.borrow().is_some() {
+            shared.slots.close();
+        } else {
+            // The runtime is gone: nothing can run here any more.
+            drop(shared.slots.abandon());
+            shared.mailbox.close_gate(Mail::Input(AT_ONCE));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Windlass on tokio: the queue as a library.
+//!
+//! Pick a store, register typed handlers, start, enqueue, shut down. A job whose receipt you hold
+//! is stored; it is run at least once, until it has a verdict.
+//!
+//! ```
+//! use serde::{Deserialize, Serialize};
+//! use windlass_runtime_tokio::{Context, JobError, NewJob, Runtime, seconds};
+//! use windlass_store_memory::MemoryStore;
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Email { to: String }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let queue = Runtime::builder(MemoryStore::new())
+//!     .handler("email", |mail: Email, ctx: Context| async move {
+//!         if !mail.to.contains('@') {
+//!             return Err(JobError::permanent(format!("{} is no address", mail.to)));
+//!         }
+//!         println!("job {} attempt {}: mail to {}", ctx.id(), ctx.attempt(), mail.to);
+//!         Ok(())
+//!     })
+//!     .start()?;
+//!
+//! let email = Email { to: "ada@example.org".into() };
+//! let receipt = queue.enqueue(NewJob::of("email", &email)?.priority(5)).await?;
+//! let job = queue.wait(receipt.id).await?;
+//! assert_eq!(job.job.state.name().as_str(), "done");
+//! queue.shutdown(seconds(30)).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! * [`Runtime`], [`Builder`]: put together and start.
+//! * [`Queue`]: the handle; everything callers do, and how it ends.
+//! * [`NewJob`], [`Context`], [`JobError`]: jobs, and what handlers see and say.
+//! * [`testing`], [`ManualClock`]: tests without waiting.
+//! * [`Metrics`], [`Health`], [`EventStream`]: how it is doing.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod clock;
+mod context;
+mod deliver;
+mod error;
+mod handler;
+mod lifecycle;
+mod metrics;
+mod new_job;
+mod pool;
+mod queue;
+mod reads;
+mod shared;
+mod supervise;
+mod sync;
+pub mod testing;
+mod watch;
+mod writer;
+
+pub use builder::{Builder, Runtime};
+pub use clock::{Clock, ManualClock, Sleep, SystemClock};
+pub use context::Context;
+pub use error::{
+    CommandError, EnqueueError, ReadError, ReportError, StartError, Unserved, WaitError,
+};
+pub use handler::{IntoVerdict, JobError};
+pub use lifecycle::Report;
+pub use metrics::{Attempts, BUCKETS, Histogram, Metrics, Refusals};
+pub use new_job::{InvalidJob, NewJob, days, fingerprint, hours, minutes, seconds};
+pub use queue::{Queue, Receipt};
+pub use supervise::Health;
+pub use watch::{Event, EventStream};
+pub use windlass_core as core;

@@ -1,0 +1,226 @@
+//! Jobs as users write them: a kind, a payload that serde can write, options one after the other.
+//!
+//! Values are checked by core when they are set; the first that is out of bounds is kept and
+//! returned by the enqueue, so that a chain of options needs no `?` at every link.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use thiserror::Error;
+use windlass_core::{
+    Delay, Fingerprint, FingerprintBuilder, Idempotency, IdempotencyKey, JobTimeout, Kind,
+    LeaseLength, MaxRetries, NameError, OutOfRange, Payload, PayloadError, Priority, QueueName,
+    RetryPolicy, Wall, When,
+};
+
+/// Why something is not a job that can be enqueued. No attempt will mend it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InvalidJob {
+    /// The kind, the queue or the key is not a name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The payload could not be written as JSON.
+    #[error("the payload could not be written as JSON: {0}")]
+    Json(String),
+    /// The payload is too large, or holds what no store can keep.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// An option is out of its bounds.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+}
+
+/// A job to enqueue. What is not set is filled in from the queue's settings, then the policy of
+/// the runtime.
+///
+/// ```
+/// use serde::Serialize;
+/// use windlass_runtime_tokio::{NewJob, hours, minutes};
+///
+/// #[derive(Serialize)]
+/// struct Email { to: String }
+///
+/// let job = NewJob::of("email", &Email { to: "ada@example.org".into() })?
+///     .queue("mail")
+///     .priority(10)
+///     .delay(minutes(5))
+///     .max_retries(8)
+///     .timeout(minutes(2))
+///     .idempotency_key("welcome-mail-17");
+/// assert!(job.check().is_ok());
+///
+/// // What is out of bounds is refused by name when it is enqueued, or checked.
+/// let refused = NewJob::of("email", &())?.delay(hours(24 * 365 * 20)).check().unwrap_err();
+/// assert!(refused.to_string().starts_with("delay_ms must be between"));
+/// # Ok::<(), windlass_runtime_tokio::InvalidJob>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a job does nothing until it is enqueued"]
+pub struct NewJob {
+    job: windlass_core::NewJob,
+    invalid: Option<InvalidJob>,
+}
+
+impl NewJob {
+    /// A job of this kind with this payload, for the default queue, to run at once.
+    pub fn of<T: Serialize + ?Sized>(kind: &str, payload: &T) -> Result<Self, InvalidJob> {
+        let json = serde_json::to_string(payload);
+        let json = json.map_err(|error| InvalidJob::Json(error.to_string()))?;
+        Ok(windlass_core::NewJob::new(Kind::new(kind)?, Payload::new(&json)?).into())
+    }
+
+    /// The queue to stand in.
+    pub fn queue(self, name: &str) -> Self {
+        self.set(QueueName::new(name), |job, name| job.queue = name)
+    }
+
+    /// Higher runs first; from -1000 to 1000.
+    pub fn priority(self, priority: i16) -> Self {
+        self.set(Priority::new(priority), |job, priority| job.priority = priority)
+    }
+
+    /// Run it this long after it was stored.
+    pub fn delay(self, delay: Duration) -> Self {
+        self.set(Delay::new(millis(delay)), |job, delay| job.when = When::After(delay))
+    }
+
+    /// Run it at this instant; at once if it has passed.
+    pub fn run_at(mut self, at: Wall) -> Self {
+        self.job.when = When::At(at);
+        self
+    }
+
+    /// How often to run it again after a failure.
+    pub fn max_retries(self, retries: u32) -> Self {
+        self.set(MaxRetries::new(retries), |job, retries| job.max_retries = Some(retries))
+    }
+
+    /// How long one attempt may run before it is stopped.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.set(JobTimeout::new(millis(timeout)), |job, timeout| job.timeout = Some(timeout))
+    }
+
+    /// How long its lease lasts without a heartbeat: how soon it is run again if its process dies.
+    pub fn visibility_timeout(self, length: Duration) -> Self {
+        let length = LeaseLength::new(millis(length));
+        self.set(length, |job, length| job.visibility_timeout = Some(length))
+    }
+
+    /// How long to wait between attempts.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.job.retry = Some(policy);
+        self
+    }
+
+    /// The client's own name for this request: repeated with the same key, it finds the job that
+    /// the first one made. The same key with another job is refused.
+    pub fn idempotency_key(self, key: &str) -> Self {
+        let payload = fingerprint(self.job.payload.as_str());
+        let idempotency = match (IdempotencyKey::new(key), payload) {
+            (Ok(key), Ok(payload)) => Ok(Idempotency { key, payload }),
+            (Err(error), _) => Err(InvalidJob::from(error)),
+            (_, Err(error)) => Err(InvalidJob::Json(error.to_string())),
+        };
+        self.set(idempotency, |job, idempotency| job.idempotency = Some(idempotency))
+    }
+
+    /// The job as core takes it, or the first option that is out of its bounds.
+    pub fn check(self) -> Result<windlass_core::NewJob, InvalidJob> {
+        match self.invalid {
+            None => Ok(self.job),
+            Some(invalid) => Err(invalid),
+        }
+    }
+
+    fn set<V, E: Into<InvalidJob>>(
+        mut self,
+        value: Result<V, E>,
+        set: impl FnOnce(&mut windlass_core::NewJob, V),
+    ) -> Self {
+        match value {
+            Ok(value) => set(&mut self.job, value),
+            Err(error) => self.invalid = self.invalid.or_else(|| Some(error.into())),
+        }
+        self
+    }
+}
+
+impl From<windlass_core::NewJob> for NewJob {
+    fn from(job: windlass_core::NewJob) -> Self {
+        Self { job, invalid: None }
+    }
+}
+
+/// This many seconds.
+pub const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// This many minutes.
+pub const fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(minutes.saturating_mul(60))
+}
+
+/// This many hours.
+pub const fn hours(hours: u64) -> Duration {
+    minutes(hours.saturating_mul(60))
+}
+
+/// This many days of 24 hours.
+pub const fn days(days: u64) -> Duration {
+    hours(days.saturating_mul(24))
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The fingerprint of a JSON text: the same however the same JSON is written, with its keys in
+/// whatever order.
+pub fn fingerprint(json: &str) -> Result<Fingerprint, serde_json::Error> {
+    let value: Value = serde_json::from_str(json)?;
+    Ok(add(FingerprintBuilder::new(), &value).finish())
+}
+
+fn add(builder: FingerprintBuilder, value: &Value) -> FingerprintBuilder {
+    match value {
+        Value::Null => builder.number(0),
+        Value::Bool(value) => builder.number(1).number(u64::from(*value)),
+        Value::Number(number) => builder.number(2).bytes(number.to_string().as_bytes()),
+        Value::String(text) => builder.number(3).bytes(text.as_bytes()),
+        Value::Array(values) => {
+            let builder = builder.number(4).number(values.len() as u64);
+            values.iter().fold(builder, add)
+        }
+        Value::Object(fields) => {
+            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            let builder = builder.number(5).number(fields.len() as u64);
+            fields
+                .into_iter()
+                .fold(builder, |builder, (name, value)| add(builder.bytes(name.as_bytes()), value))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_option_out_of_bounds_is_the_one_that_is_named() {
+        let job = NewJob::of("a", &()).unwrap().priority(2_000).queue("a/b");
+        let refused = job.check().unwrap_err();
+        assert!(refused.to_string().starts_with("priority must be between"), "{refused}");
+    }
+
+    #[test]
+    fn a_fingerprint_sees_the_json_and_not_how_it_is_written() {
+        let of = |json| fingerprint(json).unwrap();
+        assert_eq!(of(r#"{"a":1,"b":[2]}"#), of(r#" {"b": [2], "a": 1}"#));
+        assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":"1"}"#));
+        assert_ne!(of("[[1],2]"), of("[[1,2]]"));
+        assert_ne!(of("null"), of("[]"));
+    }
+}

@@ -1,0 +1,303 @@
+//! The writer thread: it alone owns the store and the machine. It drains the mailbox, feeds the
+//! machine, makes the call of the store that the machine wants, hands out what comes of it, and
+//! sleeps until the next wake-up or mail. Every decision is core's.
+
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_core::Now;
+use windlass_core::machine::{Effect, Health, Input, Machine, Phase, StoreCall};
+use windlass_core::store::{Cause, Store};
+
+use crate::error::Unserved;
+use crate::lifecycle::Report;
+use crate::metrics::WriterFigures;
+use crate::shared::{Mail, Out, Response, Shared, Ticket};
+use crate::sync::lock;
+
+/// The most that may wait for the delivery task before changes are told in sum only.
+const AHEAD: usize = 65_536;
+
+pub(crate) struct Writer<S> {
+    store: S,
+    machine: Machine,
+    shared: Arc<Shared>,
+    mail: Vec<Mail>,
+    out: Vec<Out>,
+    /// Those who wait until there is nothing to do; for anybody, where that is true.
+    idle: Vec<(Arc<Ticket>, bool)>,
+    health: Health,
+    figures: WriterFigures,
+}
+
+/// Runs the writer until it stops or dies, and leaves nobody waiting.
+pub(crate) fn run<S>(store: S, machine: Machine, shared: &Arc<Shared>)
+where
+    S: Store,
+    S::Reader: Send + 'static,
+{
+    let (mail, out, idle) = (Vec::new(), Vec::new(), Vec::new());
+    let figures = WriterFigures::default();
+    let health = Health::Good;
+    let mut writer =
+        Writer { store, machine, shared: Arc::clone(shared), mail, out, idle, health, figures };
+    let outcome = catch_unwind(AssertUnwindSafe(|| writer.run()));
+    let cause = outcome.err().map(|panic| Cause::new(&panic_text(panic.as_ref())));
+    let mut report = Report::of(writer.machine.shutdown_report(), cause.clone());
+    if let Some(cause) = cause {
+        report.left = writer.machine.leases().collect();
+        shared.bury(cause);
+    }
+    let mut left = mem::take(&mut writer.mail);
+    left.extend(writer.idle.drain(..).map(|(ticket, all)| Mail::Idle { ticket, all }));
+    if !shared.outbox.send(&mut writer.out) {
+        writer.undelivered();
+    }
+    // The file is closed before anybody hears that the runtime has ended. What the store does in
+    // its last moment must not keep them from hearing it.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(writer)));
+    shared.close(left, report);
+}
+
+impl<S> Writer<S>
+where
+    S: Store,
+    S::Reader: Send + 'static,
+{
+    fn run(&mut self) {
+        loop {
+            let called = self.turn();
+            if self.machine.phase() == Phase::Stopped {
+                return;
+            }
+            if !called {
+                self.rest();
+            }
+        }
+    }
+
+    /// One turn: what came in, one call of the store, what comes out. Says whether there was a
+    /// call.
+    fn turn(&mut self) -> bool {
+        self.shared.mailbox.drain(&mut self.mail);
+        let now = self.shared.clock.now();
+        self.take_in(now);
+        let call = self.machine.poll_store(now);
+        let called = call.is_some();
+        self.put_out();
+        if let Some(call) = call {
+            self.make(call, now);
+            self.put_out();
+        }
+        called
+    }
+
+    /// Sleeps until there is mail, or the machine wants to be called.
+    fn rest(&mut self) {
+        let wakeup = self.machine.poll_timeout();
+        let now = self.shared.clock.now().mono;
+        if wakeup.is_some_and(|wakeup| wakeup.at <= now) {
+            return;
+        }
+        if !self.idle.is_empty() {
+            let busy = self.machine.leases().next().is_some();
+            for (ticket, _) in self.idle.extract_if(.., |(_, all)| !(*all && busy)) {
+                self.shared.answer(&ticket, Response::Idle);
+            }
+        }
+        let wait = wakeup.and_then(|wakeup| self.shared.clock.wait(wakeup.at));
+        self.shared.mailbox.sleep(wait);
+    }
+
+    fn take_in(&mut self, now: Now) {
+        let shared = Arc::clone(&self.shared);
+        let mut tickets = lock(&shared.tickets);
+        // Taken out one by one: should the machine panic, the rest is there to be answered.
+        self.mail.reverse();
+        while let Some(piece) = self.mail.pop() {
+            match piece {
+                Mail::Request(request, ticket) => {
+                    let id = tickets.add(ticket);
+                    self.machine.handle(now, Input::Request(id, request));
+                }
+                Mail::Input(input) => self.machine.handle(now, input),
+                Mail::Gone(ticket) => {
+                    if let Some(id) = tickets.number_of(&ticket) {
+                        self.machine.handle(now, Input::Gone(id));
+                    }
+                }
+                Mail::Idle { ticket, all } => self.idle.push((ticket, all)),
+            }
+        }
+    }
+
+    fn make(&mut self, call: StoreCall, now: Now) {
+        let clock = Arc::clone(&self.shared.clock);
+        self.shared.pulse.begin(now.mono.get());
+        let worked = match call {
+            StoreCall::Commit(batch) => {
+                self.figures.batch.record(batch.len() as u64);
+                let started = clock.micros();
+                let result = self.store.commit(now.wall, &batch);
+                self.figures.commit.record(clock.micros().saturating_sub(started));
+                let worked = result.is_ok();
+                self.machine.handle_committed(clock.now(), batch, result);
+                worked
+            }
+            StoreCall::Look(batch) => {
+                let result = self.store.look(batch);
+                self.machine.handle_looked(clock.now(), batch, result);
+                false
+            }
+            StoreCall::Reopen => {
+                let result = self.store.reopen();
+                if result.is_ok() {
+                    self.shared.readers.renew(&self.store);
+                }
+                self.machine.handle_reopened(clock.now(), result);
+                false
+            }
+            StoreCall::Check => {
+                let result = self.store.changed();
+                if result == Ok(true) {
+                    self.out.push(Out::News);
+                }
+                self.machine.handle_checked(clock.now(), result);
+                self.machine.health() == Health::Good
+            }
+        };
+        self.shared.pulse.end(worked);
+        self.note_health();
+    }
+
+    fn note_health(&mut self) {
+        let health = self.machine.health();
+        if health == self.health {
+            return;
+        }
+        match &health {
+            Health::Good => tracing::info!("the store works again"),
+            Health::Retrying(cause) => tracing::warn!(%cause, "the store failed; trying again"),
+            Health::Reopening(cause) => tracing::error!(%cause, "the store failed; reopening it"),
+            Health::Lost(cause) => {
+                tracing::error!(%cause, "the store is lost");
+                self.out.push(Out::Lost);
+            }
+        }
+        lock(&self.shared.health).clone_from(&health);
+        self.health = health;
+    }
+
+    /// Hands out what the machine says, in one piece, with one wake-up.
+    fn put_out(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut tickets = None;
+        while let Some(effect) = self.machine.poll_effect() {
+            match effect {
+                Effect::Reply { request, answer } => {
+                    self.figures.refusals.note(&answer);
+                    let tickets = tickets.get_or_insert_with(|| lock(&shared.tickets));
+                    if let Some(ticket) = tickets.take(request) {
+                        self.out.push(Out::Answer(ticket, answer));
+                    }
+                }
+                Effect::Run(run) => {
+                    let waited = run.job.started_at.map(|at| at.since(run.job.run_at).get());
+                    self.figures.wait.record(waited.unwrap_or(0).saturating_mul(1_000));
+                    self.out.push(Out::Run(run));
+                }
+                Effect::Stop { token, reason } => self.out.push(Out::Stop(token, reason)),
+                Effect::Changed { jobs, queues } => {
+                    if self.shared.outbox.len() > AHEAD {
+                        self.out.push(Out::News);
+                    } else if self.shared.is_watched() {
+                        self.out.push(Out::Changed(jobs, queues));
+                    }
+                }
+            }
+        }
+        drop(tickets);
+        self.publish();
+        if !self.out.is_empty() && !self.shared.outbox.send(&mut self.out) {
+            self.undelivered();
+        }
+    }
+
+    fn publish(&mut self) {
+        self.figures.dispatcher = *self.machine.stats();
+        self.figures.running = self.machine.running();
+        self.figures.draining = self.machine.phase() != Phase::Running;
+        *lock(&self.shared.writer_figures) = self.figures;
+    }
+
+    /// The tokio runtime is gone, and with it every worker: what was claimed is given back. The
+    /// delivery task has left word to stop.
+    fn undelivered(&mut self) {
+        let now = self.shared.clock.now();
+        for out in mem::take(&mut self.out) {
+            match out {
+                Out::Answer(ticket, answer) => {
+                    self.shared.answer(&ticket, Response::Answer(answer));
+                }
+                Out::Run(run) => {
+                    let token = run.job.token();
+                    self.machine.handle(now, Input::Stopped { token });
+                }
+                Out::Stop(..) | Out::Changed(..) | Out::News | Out::Lost => {}
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Whether anybody wants to hear of changes.
+    fn is_watched(&self) -> bool {
+        self.watchers.any() || self.events.any()
+    }
+
+    /// The writer has died: everybody hears why, and what runs is stopped, because nobody extends
+    /// its lease any more.
+    fn bury(&self, cause: Cause) {
+        tracing::error!(%cause, "the writer thread has died");
+        let _ = self.died.set(cause);
+        self.stop_attempts(windlass_core::machine::StopReason::LeaseLost, |_| true);
+    }
+
+    /// Nothing is written any more: whoever still waits is told, and everybody may leave.
+    fn close(&self, mut left: Vec<Mail>, report: Report) {
+        left.append(&mut self.mailbox.close());
+        self.pulse.end(true);
+        let unserved = match self.died.get() {
+            Some(cause) => Unserved::Died(cause.clone()),
+            None => Unserved::Stopped,
+        };
+        let asked = left.into_iter().filter_map(|mail| match mail {
+            Mail::Request(_, ticket) | Mail::Idle { ticket, .. } => Some(ticket),
+            Mail::Input(_) | Mail::Gone(_) => None,
+        });
+        // Those in the mailbox were never looked at; those with a number may have been stored.
+        let stopped = Response::Unserved;
+        for ticket in asked {
+            self.answer(&ticket, stopped(unserved.clone()));
+        }
+        let known = lock(&self.tickets).dismiss();
+        for ticket in known {
+            self.answer(&ticket, stopped(unserved.clone()));
+        }
+        self.outbox.finish();
+        self.readers.close();
+        self.ended.send_replace(Some(report));
+    }
+}
+
+/// What a panic said. Whoever calls it drops the panic, which may panic again.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a panic without a message".into())
+}
+
+/// How long a shutdown waits for the writer beyond what the machine needs.
+pub(crate) const SLACK: Duration = Duration::from_millis(250);

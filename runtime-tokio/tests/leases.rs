@@ -1,0 +1,282 @@
+//! Leases seen from the library: they are kept while work goes on, given up in time when they
+//! cannot be, and taken back from processes that died.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod common;
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::{Rig, paced, state};
+use windlass_core::machine::StopReason;
+use windlass_core::store::{Batch, ClaimFor, Store, Taker};
+use windlass_core::{
+    AttemptOutcome, BatchId, Demand, Millis, Policy, ProcessId, RetryPolicy, StateName, Strategy,
+    Verdict, View, WorkerId,
+};
+use windlass_runtime_tokio::testing::TestQueue;
+use windlass_runtime_tokio::{
+    Clock, Context, ManualClock, NewJob, Runtime, hours, minutes, seconds,
+};
+use windlass_store_memory::{Fault, MemoryStore};
+use windlass_store_sqlite::SqliteStore;
+
+fn job() -> NewJob {
+    NewJob::of("work", &()).unwrap()
+}
+
+#[tokio::test]
+async fn a_verdict_that_cannot_be_written_is_tried_again_until_it_is() {
+    let rig = Rig::default();
+    let clock = ManualClock::new();
+    let (gate, mut pace) = paced();
+    let queue = Runtime::builder(rig.store())
+        .clock(clock.clone())
+        .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
+        .start()
+        .unwrap();
+    let id = queue.enqueue(job()).await.unwrap().id;
+    pace.started().await;
+    rig.fail(Some(Fault::NotCommitted));
+    pace.go(1);
+    while queue.metrics().dispatcher.failed_commits < 8 {
+        clock.advance(Duration::from_millis(100));
+        tokio::task::yield_now().await;
+    }
+    rig.fail(None);
+    let before = rig.batches().len();
+    let waits = queue.clone();
+    let waits = tokio::spawn(async move { waits.wait(id).await });
+    while !waits.is_finished() {
+        clock.advance(Duration::from_millis(100));
+        tokio::task::yield_now().await;
+    }
+    let job = waits.await.unwrap().unwrap().job;
+    assert_eq!((job.state.name(), job.epoch.get()), (StateName::Done, 1), "it ran once");
+    let batches = &rig.batches()[before..];
+    let beats = batches.iter().flat_map(|batch| &batch.beats).count();
+    assert_eq!(beats, 0, "a job whose handler has returned gets no heartbeat");
+    let completes = batches.iter().flat_map(|batch| &batch.settles);
+    let completes = completes.filter(|settle| matches!(settle.verdict, Verdict::Complete { .. }));
+    assert_eq!(completes.count(), 1);
+}
+
+#[tokio::test]
+async fn a_job_whose_heartbeats_cannot_be_written_is_stopped_before_its_lease_ends() {
+    let rig = Rig::default();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let builder = Runtime::builder(rig.store()).handler("work", move |(): (), ctx: Context| {
+        let tell = tell.clone();
+        async move {
+            tell.send(None).unwrap();
+            tell.send(Some(ctx.stopping().await)).unwrap();
+        }
+    });
+    let queue = TestQueue::start(builder).unwrap();
+    queue.enqueue(job().visibility_timeout(minutes(10))).await.unwrap();
+    assert_eq!(told.recv().await, Some(None));
+    let claimed = queue.clock().now().wall;
+    rig.fail(Some(Fault::NotCommitted));
+    let stopped = tokio::spawn(async move { told.recv().await });
+    while !stopped.is_finished() {
+        queue.clock().advance(seconds(1));
+        queue.settle().await;
+    }
+    assert_eq!(stopped.await.unwrap(), Some(Some(StopReason::LeaseLost)));
+    let ran = queue.clock().now().wall.since(claimed).get();
+    assert!(ran < 600_000, "it was stopped {ran} ms after its claim, past its lease");
+    assert!(ran >= 500_000, "it was given up after {ran} ms already");
+}
+
+#[tokio::test]
+async fn a_job_longer_than_its_lease_runs_once() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let (gate, mut pace) = paced();
+    let clock = ManualClock::new();
+    let rig = Rig::default();
+    let queue = Runtime::builder(rig.store())
+        .clock(clock.clone())
+        .workers(2)
+        .handler("work", move |(): (), ctx: Context| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            gate.clone().run(ctx)
+        })
+        .start()
+        .unwrap();
+    let id = queue.enqueue(job().visibility_timeout(seconds(30))).await.unwrap().id;
+    pace.started().await;
+    // An hour of night work, a third of the lease at a time.
+    for round in 0..360 {
+        clock.advance(seconds(10));
+        while beats(&rig) <= round {
+            tokio::task::yield_now().await;
+        }
+    }
+    pace.go(1);
+    let done = queue.wait(id).await.unwrap().job;
+    assert_eq!((done.state.name(), done.attempts), (StateName::Done, 1));
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+fn beats(rig: &Rig) -> usize {
+    rig.batches().iter().map(|batch| batch.beats.len()).sum()
+}
+
+#[tokio::test]
+async fn a_crash_on_the_last_attempt_ends_in_the_dead_letter_queue_with_a_reason() {
+    let clock = ManualClock::new();
+    let store = MemoryStore::new();
+    let disk = store.another();
+    let (gate, mut pace) = paced();
+    let queue = Runtime::builder(store)
+        .clock(clock.clone())
+        .handler("work", move |(): (), ctx: Context| gate.clone().run(ctx))
+        .start()
+        .unwrap();
+    let last = job().max_retries(0).visibility_timeout(seconds(30));
+    let id = queue.enqueue(last).await.unwrap().id;
+    pace.started().await;
+    // The process dies here: what it leaves is what the disk holds.
+    let image = disk.crash_image();
+    let again = Runtime::builder(image)
+        .clock(clock.clone())
+        .handler("work", |(): (), _: Context| async {})
+        .start()
+        .unwrap();
+    again.idle().await.unwrap();
+    assert_eq!(state(&again, id).await, StateName::Processing, "its lease still runs");
+    clock.advance(seconds(31));
+    let failed = again.wait(id).await.unwrap();
+    assert_eq!((failed.job.state.name(), failed.job.attempts), (StateName::Failed, 1));
+    let error = failed.last_error.unwrap();
+    assert!(error.as_str().contains("the lease ran out"), "{error:?}");
+}
+
+#[tokio::test]
+async fn more_leases_of_a_dead_process_than_a_page_holds_are_all_taken_back() {
+    let mut store = MemoryStore::new();
+    let clock = ManualClock::new();
+    let process = ProcessId(7);
+    let mut batch = Batch::new(BatchId { process, seq: 1 }, Policy::default());
+    batch.enqueues = (0..2_500).map(|_| job().check().unwrap()).collect();
+    let worker = WorkerId::new("dead").unwrap();
+    let takers = vec![Taker { worker, max: 2_500, length: None }];
+    batch.claims.push(ClaimFor { demand: Demand::ALL, takers });
+    let claimed = store.commit(clock.now().wall, &batch).unwrap();
+    assert_eq!(claimed.claims[0].jobs.len(), 2_500);
+    clock.advance(seconds(31));
+    let queue = Runtime::builder(store)
+        .clock(clock.clone())
+        .handler("work", |(): (), _: Context| async {})
+        .start()
+        .unwrap();
+    queue.idle().await.unwrap();
+    while queue.counts().await.unwrap().get(View::Done) < 2_500 {
+        // Taken back now, they run after their backoff.
+        clock.advance(seconds(1));
+        queue.idle().await.unwrap();
+    }
+    assert_eq!(queue.metrics().dispatcher.leases_expired, 2_500);
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_jobs_due_at_one_instant_all_run_and_others_are_not_held_up() {
+    let queue = TestQueue::start(
+        Runtime::builder(MemoryStore::new())
+            .workers(64)
+            .handler("work", |(): (), _: Context| async {})
+            .handler("urgent", |(): (), _: Context| async {}),
+    )
+    .unwrap();
+    for _ in 0..10 {
+        queue.enqueue_many((0..10_000).map(|_| job().delay(hours(1)))).await.unwrap();
+    }
+    queue.clock().advance(hours(1));
+    let urgent = NewJob::of("urgent", &()).unwrap().priority(10);
+    let urgent = queue.enqueue(urgent).await.unwrap().id;
+    queue.wait(urgent).await.unwrap();
+    let done = queue.counts().await.unwrap().get(View::Done);
+    assert!(done < 50_000, "an urgent job waited for {done} others");
+    queue.run_until_idle().await;
+    assert_eq!(queue.counts().await.unwrap().get(View::Done), 100_001);
+    assert!(queue.metrics().batch.quantile(1_000) <= 16_384, "batches are bounded");
+}
+
+/// What the child process of the next test is told: the store to work on.
+const CHILD: &str = "WINDLASS_TEST_CHILD";
+
+#[test]
+fn a_job_that_aborts_its_process_ends_after_its_attempts_and_others_go_on() {
+    if let Some(path) = std::env::var_os(CHILD) {
+        return child(std::path::Path::new(&path));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("jobs.db");
+    let (poison, good) = with_store(&path, |queue| async move {
+        let at_once = RetryPolicy::new(Strategy::Fixed, Millis::ZERO, Millis::ZERO, 0).unwrap();
+        let poison = job().max_retries(2).visibility_timeout(seconds(1)).priority(10);
+        let poison = queue.enqueue(poison.retry(at_once)).await.unwrap().id;
+        (poison, queue.enqueue(NewJob::of("good", &()).unwrap()).await.unwrap().id)
+    });
+    let name = "a_job_that_aborts_its_process_ends_after_its_attempts_and_others_go_on";
+    let mut crashes = 0;
+    loop {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let child = command.args(["--exact", name, "--nocapture", "-q"]).env(CHILD, &path);
+        let output = child.output().unwrap();
+        if output.status.success() {
+            break;
+        }
+        crashes += 1;
+        assert!(crashes <= 3, "it crashed more often than it may be tried");
+    }
+    assert_eq!(crashes, 3, "one attempt and two retries");
+    with_store(&path, |queue| async move {
+        let failed = queue.get(poison).await.unwrap().unwrap();
+        assert_eq!((failed.job.state.name(), failed.job.attempts), (StateName::Failed, 3));
+        assert!(failed.last_error.is_some());
+        let attempts = queue.attempts(poison).await.unwrap();
+        assert!(attempts.iter().all(|attempt| attempt.outcome == AttemptOutcome::Expired));
+        assert_eq!(state(&queue, good).await, StateName::Done);
+    });
+}
+
+fn with_store<R, F: Future<Output = R>>(
+    path: &std::path::Path,
+    then: impl FnOnce(windlass_runtime_tokio::Queue) -> F,
+) -> R {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        let queue = Runtime::builder(SqliteStore::open(path).unwrap()).start().unwrap();
+        let result = then(queue.clone()).await;
+        queue.shutdown(seconds(5)).await;
+        result
+    })
+}
+
+/// Works until nothing is left to be done, or the poison has killed it.
+fn child(path: &std::path::Path) {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        let queue = Runtime::builder(SqliteStore::open(path).unwrap())
+            .workers(1)
+            .handler("work", |(): (), _: Context| async {
+                if true {
+                    std::process::abort();
+                }
+            })
+            .handler("good", |(): (), _: Context| async {})
+            .start()
+            .unwrap();
+        let mut events = queue.events();
+        while queue.counts().await.unwrap().waiting() > 0
+            || queue.counts().await.unwrap().get(View::Processing) > 0
+        {
+            events.next().await.expect("the queue runs until it is killed");
+        }
+        queue.shutdown(seconds(5)).await;
+    });
+}
