@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 use windlass_core::store::Settle;
 
-use crate::app::{Stage, now};
+use crate::app::now;
 use crate::limits::REPORTS;
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
@@ -17,11 +17,8 @@ use crate::wire::{
 pub(crate) async fn poll(call: Call) -> Answer {
     let poll = wire::json::<Poll>(&call.body)?.check(&call.peer.to_string())?;
     call.app.pollers.note(&poll.worker.id, &poll.demand, now());
-    let runs = tokio::select! {
-        runs = call.app.queue.poll(poll) => runs?,
-        // Sent home before they are waited for.
-        () = call.app.closing.reached(Stage::Draining) => Vec::new(),
-    };
+    // A shutdown answers it too, with no jobs.
+    let runs = call.app.queue.poll(poll).await?;
     // From here on nothing is awaited: the connection answers for the claims.
     call.conn.claimed(runs.iter().map(|run| run.job.token()).collect());
     router::ok(&Claims { jobs: runs.into_iter().map(LeasedJob::of).collect() })

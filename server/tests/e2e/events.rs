@@ -111,5 +111,6 @@ fn a_shutdown_ends_streams_and_polls_at_once() {
         while stream.chunk().is_some() {}
         let (status, said) = server.end();
         assert_eq!(status.code(), Some(0), "{said}");
+        assert!(!said.contains("were cut"), "they ended by themselves: {said}");
     }
 }
