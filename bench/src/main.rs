@@ -1,10 +1,14 @@
 //! `windlass-bench`: each scenario is measured beside its ceiling, in one run, and told as a ratio.
 //! Machines are noisy; a ratio of two figures from one run is not.
 
+mod contender;
+mod flat;
 mod http;
 mod measure;
+mod redb_ceiling;
 mod sqlite_ceiling;
 mod store;
+mod subject;
 
 use clap::{Parser, Subcommand};
 

@@ -1,4 +1,4 @@
-//! Time and figures.
+//! Time, memory and figures.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -15,6 +15,40 @@ pub(crate) fn time<R, E>(run: impl FnOnce() -> Result<R, E>) -> Result<(R, Durat
 #[expect(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
 pub(crate) fn rate(count: usize, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64()
+}
+
+/// The middle one of these figures.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// How long something takes that is done again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spread {
+    /// The middle one.
+    pub(crate) median: Duration,
+    /// The longest.
+    pub(crate) worst: Duration,
+}
+
+impl Spread {
+    pub(crate) fn of(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        let at = |at: usize| times.get(at).copied().unwrap_or_default();
+        Self { median: at(times.len() / 2), worst: at(times.len().saturating_sub(1)) }
+    }
+}
+
+/// How much memory this process has in use, in KiB; 0 where the system does not say.
+pub(crate) fn resident_kib() -> usize {
+    std::fs::read_to_string("/proc/self/status").map_or(0, |status| resident_in(&status))
+}
+
+fn resident_in(status: &str) -> usize {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Figures as one line: JSON for programs, or words for people.
@@ -34,13 +68,12 @@ impl Line {
 
     /// Adds a word.
     #[must_use]
-    pub(crate) fn word(mut self, name: &str, value: &str) -> Self {
-        let _ = if self.json {
-            write!(self.text, ",\"{name}\":\"{value}\"")
+    pub(crate) fn word(self, name: &str, value: &str) -> Self {
+        if self.json {
+            self.figure(name, &format!("\"{value}\""))
         } else {
-            write!(self.text, "  {name} {value}")
-        };
-        self
+            self.figure(name, value)
+        }
     }
 
     /// Adds a whole number.
@@ -61,6 +94,14 @@ impl Line {
         self.figure(name, &format!("{value:.3}"))
     }
 
+    /// Adds the middle and the longest time, in microseconds.
+    #[must_use]
+    pub(crate) fn spread(self, name: &str, value: Spread) -> Self {
+        let micros = |time: Duration| time.as_micros().to_string();
+        self.figure(&format!("{name}_us"), &micros(value.median))
+            .figure(&format!("{name}_worst_us"), &micros(value.worst))
+    }
+
     fn figure(mut self, name: &str, value: &str) -> Self {
         let _ = if self.json {
             write!(self.text, ",\"{name}\":{value}")
@@ -76,5 +117,31 @@ impl Line {
             self.text.push('}');
         }
         self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_is_not_moved_by_the_worst() {
+        assert_eq!(median(vec![9.0, 1.0, 2.0]).to_string(), "2");
+        let times = [3, 1, 90].map(Duration::from_micros);
+        let [middle, _, worst] = times;
+        assert_eq!(Spread::of(times.to_vec()), Spread { median: middle, worst });
+    }
+
+    #[test]
+    fn resident_memory_is_read_from_what_the_kernel_says() {
+        assert_eq!(resident_in("VmHWM:\t  99 kB\nVmRSS:\t   2048 kB\n"), 2048);
+        assert_eq!(resident_in(""), 0);
+    }
+
+    #[test]
+    fn a_line_is_json_if_asked() {
+        let line = |json| Line::new(json, "a").word("b", "c").count("d", 1).ratio("e", 0.5);
+        assert_eq!(line(true).finish(), r#"{"scenario":"a","b":"c","d":1,"e":0.500}"#);
+        assert_eq!(line(false).finish(), "a  b c  d 1  e 0.500");
     }
 }

@@ -1,212 +1,264 @@
 //! The `store` scenario: what `Store::commit` makes of the engine below it.
 
-use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tempfile::TempDir;
-use windlass_core::store::{Batch, ClaimFor, Settle, Store, Taker};
-use windlass_core::{
-    BatchId, Delay, Demand, Kind, NewJob, Payload, Policy, Priority, ProcessId, Verdict, Wall,
-    When, WorkerId,
-};
 use windlass_store_memory::MemoryStore;
+use windlass_store_redb::RedbStore;
 use windlass_store_sqlite::SqliteStore;
 
-use crate::measure::{Line, rate, time};
+use crate::contender::{Contender, Outcome, batches, enqueue, finish, work};
+use crate::flat;
+use crate::measure::{Line, median, rate, resident_kib};
+use crate::redb_ceiling::RedbCeiling;
 use crate::sqlite_ceiling::SqliteCeiling;
-
-type Outcome<T> = Result<T, Box<dyn Error>>;
+use crate::subject::{Measured, Reads, Subject};
 
 /// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The store.
     #[arg(long, value_enum, default_value = "sqlite")]
-    store: Which,
+    pub(crate) store: Which,
     /// How many jobs to enqueue, and then to claim and complete.
     #[arg(long, default_value_t = 100_000)]
-    jobs: usize,
+    pub(crate) jobs: usize,
     /// How many of them in one commit.
     #[arg(long, default_value_t = 500)]
-    batch: usize,
+    pub(crate) batch: usize,
     /// How large their payloads are, in bytes.
     #[arg(long, default_value_t = 100)]
-    payload: usize,
-    /// Jobs that wait before the measurement begins.
-    #[arg(long, default_value_t = 0)]
-    queued: usize,
-    /// Jobs scheduled far ahead, with a high priority, before the measurement begins.
-    #[arg(long, default_value_t = 0)]
-    scheduled: usize,
-    /// Jobs done before the measurement begins.
-    #[arg(long, default_value_t = 0)]
-    done: usize,
-    /// Where to put the files; a directory in it is made and removed.
-    #[arg(long, default_value = ".")]
-    dir: PathBuf,
+    pub(crate) payload: usize,
     /// How often to measure; the middle figures are told.
     #[arg(long, default_value_t = 3)]
-    rounds: usize,
+    pub(crate) rounds: usize,
+    /// Measure also a bare loop that keeps the payload in the job's row, and so rewrites it.
+    #[arg(long)]
+    rewrite: bool,
+    /// Measure instead whether claim and completion stay as fast beside a backlog.
+    #[arg(long, conflicts_with = "rewrite")]
+    flat: bool,
+    /// How many jobs wait, or are scheduled; and half as many as are done.
+    #[arg(long, default_value_t = 1_000_000, requires = "flat")]
+    pub(crate) backlog: usize,
+    /// Where to put the files; a directory in it is made and removed.
+    #[arg(long, default_value = ".")]
+    pub(crate) dir: PathBuf,
     /// One JSON line.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Which {
+pub(crate) enum Which {
     Sqlite,
+    Redb,
     Memory,
 }
 
-/// Figures of one run.
-#[derive(Debug, Clone, Copy)]
-struct Figures {
-    enqueue: f64,
-    work: f64,
-}
+impl Which {
+    /// A store of ours.
+    pub(crate) fn open(self, path: &Path, payload: usize) -> Outcome<Box<dyn Measured>> {
+        Ok(match self {
+            Self::Sqlite => Box::new(Subject::new(SqliteStore::open(path)?, payload)?),
+            Self::Redb => Box::new(Subject::new(RedbStore::open(path)?, payload)?),
+            Self::Memory => Box::new(Subject::new(MemoryStore::new(), payload)?),
+        })
+    }
 
-impl Figures {
-    /// The middle one of several runs, of each figure.
-    fn median(runs: &[Self]) -> Self {
-        let middle = |figure: fn(&Self) -> f64| {
-            let mut all: Vec<f64> = runs.iter().map(figure).collect();
-            all.sort_by(f64::total_cmp);
-            all.get(all.len() / 2).copied().unwrap_or(0.0)
-        };
-        Self { enqueue: middle(|one| one.enqueue), work: middle(|one| one.work) }
+    /// The bare loops below it: the ceiling, and if asked for one that rewrites payloads.
+    fn ceilings(self, dir: &Path, options: &Options) -> Outcome<Vec<Box<dyn Contender>>> {
+        let payload = options.payload;
+        let layouts = [false, true].into_iter().filter(|in_row| options.rewrite || !in_row);
+        let mut all: Vec<Box<dyn Contender>> = Vec::new();
+        for in_row in layouts {
+            let path = dir.join(if in_row { "rewriting" } else { "bare" });
+            match self {
+                Self::Sqlite => all.push(Box::new(SqliteCeiling::open(&path, payload, in_row)?)),
+                Self::Redb => all.push(Box::new(RedbCeiling::open(&path, payload, in_row)?)),
+                Self::Memory => {}
+            }
+        }
+        Ok(all)
     }
 }
 
 /// Runs the scenario and tells its figures.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
     let name = options.store.to_possible_value();
-    let line = Line::new(options.json, "store")
+    let line = Line::new(options.json, if options.flat { "store-flat" } else { "store" })
         .word("store", name.as_ref().map_or("?", |name| name.get_name()))
         .count("jobs", options.jobs)
         .count("batch", options.batch)
         .count("payload", options.payload)
-        .count("queued", options.queued)
-        .count("scheduled", options.scheduled)
-        .count("done", options.done)
         .count("rounds", options.rounds);
-    match options.store {
-        Which::Memory => {
-            let rounds = 0..options.rounds;
-            let ours: Outcome<Vec<Figures>> =
-                rounds.map(|_| measure(MemoryStore::new(), options)).collect();
-            Ok(tell(line, Figures::median(&ours?)).finish())
-        }
-        Which::Sqlite => sqlite(line, options),
-    }
-}
-
-/// Rounds of ours and of the bare loop take turns, so that noise meets both alike.
-fn sqlite(line: Line, options: &Options) -> Outcome<String> {
-    let (mut ours, mut bare, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for _ in 0..options.rounds {
-        let dir = TempDir::new_in(&options.dir)?;
-        let path = dir.path().join("ours.db");
-        ours.push(measure(SqliteStore::open(&path)?, options)?);
-        bytes = bytes_of(&path)?;
-        let mut ceiling = SqliteCeiling::open(&dir.path().join("bare.db"), options.payload)?;
-        let ((), enqueue) = time(|| ceiling.enqueue(options.jobs, options.batch))?;
-        let ((), work) = time(|| ceiling.work(options.jobs, options.batch))?;
-        let (enqueue, work) = (rate(options.jobs, enqueue), rate(options.jobs, work));
-        bare.push(Figures { enqueue, work });
-    }
-    let (ours, bare) = (Figures::median(&ours), Figures::median(&bare));
-    let all = options.jobs + options.queued + options.scheduled + options.done;
-    let line = tell(line, ours)
-        .rate("ceiling_enqueue_per_s", bare.enqueue)
-        .rate("ceiling_work_per_s", bare.work)
-        .ratio("enqueue_ratio", ours.enqueue / bare.enqueue)
-        .ratio("work_ratio", ours.work / bare.work)
-        .count("bytes_per_job", bytes / all.max(1));
+    let line = if options.flat { flat::run(line, options)? } else { beside(line, options)? };
     Ok(line.finish())
 }
 
-fn tell(line: Line, figures: Figures) -> Line {
-    line.rate("enqueue_per_s", figures.enqueue).rate("work_per_s", figures.work)
+/// What one contender took in one round.
+#[derive(Debug, Clone, Copy, Default)]
+struct Took {
+    enqueue: Duration,
+    work: Duration,
 }
 
-fn bytes_of(path: &Path) -> Outcome<usize> {
-    Ok(usize::try_from(std::fs::metadata(path)?.len())?)
+/// What a round showed.
+struct Round {
+    /// Ours first, then the bare loops.
+    took: Vec<Took>,
+    reads: Reads,
+    bytes: u64,
+    resident: (usize, usize),
 }
 
-/// A store under measurement: it commits batch after batch.
-struct Subject<S: Store> {
-    store: S,
-    seq: u64,
-    worker: WorkerId,
-}
-
-fn measure<S: Store>(store: S, options: &Options) -> Outcome<Figures> {
-    let mut subject = Subject { store, seq: 0, worker: WorkerId::new("bench")? };
-    let new = new_job(options.payload)?;
-    let far = NewJob {
-        priority: Priority::MAX,
-        when: When::After(Delay::new(31_536_000_000)?),
-        ..new.clone()
+fn beside(line: Line, options: &Options) -> Outcome<Line> {
+    let rounds: Outcome<Vec<Round>> = (0..options.rounds.max(1)).map(|_| round(options)).collect();
+    let rounds = rounds?;
+    let [first, ..] = rounds.as_slice() else { return Ok(line) };
+    let figure = |of: &dyn Fn(&Round) -> f64| median(rounds.iter().map(of).collect());
+    let per_s = |at: usize, phase: fn(&Took) -> Duration| {
+        figure(&|round| rate(options.jobs, phase(&round.took[at])))
     };
-    subject.enqueue(&new, options.done, LOAD)?;
-    subject.work(options.done, LOAD)?;
-    subject.enqueue(&far, options.scheduled, LOAD)?;
-    subject.enqueue(&new, options.queued, LOAD)?;
-    let ((), enqueue) = time(|| subject.enqueue(&new, options.jobs, options.batch))?;
-    let ((), work) = time(|| subject.work(options.jobs, options.batch))?;
-    Ok(Figures { enqueue: rate(options.jobs, enqueue), work: rate(options.jobs, work) })
+    let ratio = |to: usize, phase: fn(&Took) -> Duration| {
+        figure(&|round| phase(&round.took[to]).as_secs_f64() / phase(&round.took[0]).as_secs_f64())
+    };
+    let mut line = line
+        .rate("enqueue_per_s", per_s(0, |took| took.enqueue))
+        .rate("work_per_s", per_s(0, |took| took.work));
+    if first.took.len() > 1 {
+        line = line
+            .rate("ceiling_enqueue_per_s", per_s(1, |took| took.enqueue))
+            .rate("ceiling_work_per_s", per_s(1, |took| took.work))
+            .ratio("enqueue_ratio", ratio(1, |took| took.enqueue))
+            .ratio("work_ratio", ratio(1, |took| took.work));
+    }
+    if first.took.len() > 2 {
+        line = line
+            .rate("rewrite_work_per_s", per_s(2, |took| took.work))
+            .ratio("rewrite_ratio", ratio(2, |took| took.work));
+    }
+    let bytes = usize::try_from(first.bytes)? / options.jobs.max(1);
+    let (before, after) = first.resident;
+    Ok(tell_reads(line, "", &first.reads)
+        .count("bytes_per_done_job", bytes)
+        .count("resident_before_kib", before)
+        .count("resident_after_kib", after))
 }
 
-/// How many jobs are put in place per commit before the measurement begins.
-const LOAD: usize = 5_000;
-
-fn new_job(payload: usize) -> Outcome<NewJob> {
-    let text = format!("\"{}\"", "x".repeat(payload.saturating_sub(2)));
-    Ok(NewJob::new(Kind::default(), Payload::new(&text)?))
+/// Adds how long reads took.
+pub(crate) fn tell_reads(line: Line, prefix: &str, reads: &Reads) -> Line {
+    line.spread(&format!("{prefix}counts"), reads.counts)
+        .spread(&format!("{prefix}list"), reads.list)
+        .spread(&format!("{prefix}next_due"), reads.next_due)
 }
 
-impl<S: Store> Subject<S> {
-    fn batch(&mut self) -> Batch {
-        self.seq += 1;
-        Batch::new(BatchId { process: ProcessId(1), seq: self.seq }, Policy::default())
-    }
+/// How many commits one contender makes before it is another's turn: long enough to be warm, short
+/// enough to meet the same noise.
+const TURN: usize = 20;
 
-    fn now(&self) -> Wall {
-        Wall::new(1_700_000_000_000 + self.seq.cast_signed())
-    }
-
-    fn enqueue(&mut self, new: &NewJob, jobs: usize, batch: usize) -> Outcome<()> {
-        let mut left = jobs;
-        while left > 0 {
-            let count = batch.min(left);
-            let mut commands = self.batch();
-            commands.enqueues = vec![new.clone(); count];
-            self.store.commit(self.now(), &commands)?;
-            left -= count;
+fn round(options: &Options) -> Outcome<Round> {
+    let dir = TempDir::new_in(&options.dir)?;
+    let path = dir.path().join("ours");
+    let before = resident_kib();
+    let mut ours = options.store.open(&path, options.payload)?;
+    let mut bare = options.store.ceilings(dir.path(), options)?;
+    let mut took = vec![Took::default(); 1 + bare.len()];
+    let turns = batches(options.jobs, options.batch.saturating_mul(TURN));
+    let turns: Vec<usize> = turns.collect();
+    for (turn, jobs) in turns.iter().enumerate() {
+        for at in order(turn, took.len()) {
+            let time = match at.checked_sub(1) {
+                None => enqueue(&mut *ours, *jobs, options.batch)?,
+                Some(at) => enqueue(&mut *bare[at], *jobs, options.batch)?,
+            };
+            took[at].enqueue += time;
         }
-        Ok(())
+    }
+    for (turn, jobs) in turns.iter().enumerate() {
+        for at in order(turn, took.len()) {
+            let time = match at.checked_sub(1) {
+                None => work(&mut *ours, *jobs, options.batch)?,
+                Some(at) => work(&mut *bare[at], *jobs, options.batch)?,
+            };
+            took[at].work += time;
+        }
+    }
+    took[0].work += finish(&mut *ours)?;
+    for (at, bare) in bare.iter_mut().enumerate() {
+        took[at + 1].work += finish(&mut **bare)?;
+    }
+    let (reads, after) = (ours.reads()?, resident_kib());
+    drop(ours);
+    // Without its log, which the last to close it has moved.
+    let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+    Ok(Round { took, reads, bytes, resident: (before, after) })
+}
+
+/// Whose turn it is: nobody is always the first.
+fn order(turn: usize, contenders: usize) -> impl Iterator<Item = usize> {
+    (0..contenders).map(move |at| (at + turn) % contenders)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use clap::Parser;
+    use windlass_core::store::{Reader, Store};
+    use windlass_core::{Counts, QueueName};
+
+    /// Fails unless the default queue counts these jobs, by view.
+    pub(crate) fn assert_counts(store: &impl Store, expected: [u64; 6]) {
+        let row = store.reader().unwrap().queue(&QueueName::default()).unwrap();
+        assert_eq!(row.unwrap().total(), Counts::new(expected));
     }
 
-    /// Claims and completes: each commit completes what the one before has claimed.
-    fn work(&mut self, jobs: usize, batch: usize) -> Outcome<()> {
-        let mut left = jobs;
-        let mut settles: Vec<Settle> = Vec::new();
-        while left > 0 || !settles.is_empty() {
-            let mut commands = self.batch();
-            commands.settles = std::mem::take(&mut settles);
-            let max = batch.min(left);
-            if max > 0 {
-                let taker = Taker { worker: self.worker.clone(), max, length: None };
-                commands.claims.push(ClaimFor { demand: Demand::ALL, takers: vec![taker] });
-            }
-            let out = self.store.commit(self.now(), &commands)?;
-            let claimed = out.claims.iter().flat_map(|claimed| &claimed.jobs);
-            let verdict = || Verdict::Complete { result: None };
-            settles
-                .extend(claimed.map(|one| Settle { token: one.job.token(), verdict: verdict() }));
-            left -= settles.len();
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn line(arguments: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let words = ["bench", "--json", "--rounds", "1"].into_iter();
+        let mut options = Line::parse_from(words.chain(arguments.split(' '))).options;
+        options.dir = dir.path().into();
+        run(&options).unwrap()
+    }
+
+    fn assert_names(line: &str, names: &[&str]) {
+        for name in names {
+            assert!(line.contains(&format!("\"{name}\":")), "{name} is missing in {line}");
         }
-        Ok(())
+        assert!(!line.contains("NaN") && !line.contains("inf"), "{line}");
+    }
+
+    #[test]
+    fn each_store_is_told_beside_its_ceiling() {
+        for store in ["sqlite", "redb"] {
+            let line = line(&format!("--store {store} --jobs 60 --batch 7 --rewrite"));
+            assert_names(
+                &line,
+                &["enqueue_ratio", "work_ratio", "rewrite_ratio", "bytes_per_done_job"],
+            );
+            assert_names(&line, &["counts_us", "list_worst_us", "next_due_us"]);
+        }
+        assert!(!line("--store memory --jobs 60").contains("ratio"));
+    }
+
+    #[test]
+    fn flat_tells_each_backlog_beside_the_short_one() {
+        let line = line("--store sqlite --jobs 60 --batch 7 --flat --backlog 50");
+        assert_names(&line, &["queued_ratio", "scheduled_ratio", "done_ratio"]);
+        assert_names(&line, &["queued_list_us", "done_resident_kib"]);
+    }
+
+    #[test]
+    fn everybody_is_first_in_turn() {
+        assert_eq!(order(0, 2).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(order(1, 2).collect::<Vec<_>>(), [1, 0]);
     }
 }

@@ -75,6 +75,24 @@ impl Job {
         }
     }
 
+    /// Where it stands.
+    pub fn standing(&self) -> Standing {
+        let at = match &self.state {
+            State::Queued { .. } => self.run_at,
+            State::Processing(lease) => lease.until,
+            State::Done { finished_at }
+            | State::Failed { finished_at, .. }
+            | State::Cancelled { finished_at, .. } => *finished_at,
+        };
+        Standing {
+            view: self.state.view(),
+            at,
+            run_at: self.run_at,
+            generation: self.generation,
+            epoch: self.epoch,
+        }
+    }
+
     /// The lease it is held by, if it is running.
     pub fn lease(&self) -> Option<&Lease> {
         match &self.state {
@@ -82,6 +100,22 @@ impl Job {
             _ => None,
         }
     }
+}
+
+/// Where a job stands among the others: all of it that can change and by which a store finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// Its view.
+    pub view: View,
+    /// The instant by which its view is ordered: when it is due, when its lease ends, when it
+    /// finished.
+    pub at: Wall,
+    /// When it is, or was, due.
+    pub run_at: Wall,
+    /// How often it was replayed.
+    pub generation: u32,
+    /// Claims ever; the fence.
+    pub epoch: Epoch,
 }
 
 /// Where a job is.

@@ -40,7 +40,7 @@ pub use bounded::{
 pub use explain::{Explanation, Reason, Surroundings, explain};
 pub use id::{BatchId, Epoch, JobId, LeaseToken, ParseIdError, ProcessId, RequestId};
 pub use idempotency::{Fingerprint, FingerprintBuilder, Idempotency, KeyRecord, KeyRuling};
-pub use job::{Job, Lease, Rank, Spent, State, StateName, View};
+pub use job::{Job, Lease, Rank, Spent, Standing, State, StateName, View};
 pub use name::{
     IdempotencyKey, Kind, NameError, NameProblem, QueueName, SettingKey, SettingValue, WorkerId,
 };

@@ -54,7 +54,8 @@ impl Payload {
         if json.len() > limit {
             return Err(PayloadError::TooLarge { given: json.len(), limit });
         }
-        match json.bytes().position(|byte| byte == 0) {
+        // `find` with a character searches words of bytes at a time.
+        match json.find('\0') {
             Some(at) => Err(PayloadError::Nul { at }),
             None => Ok(Self(Arc::from(json))),
         }

@@ -6,11 +6,11 @@ use std::sync::{Arc, RwLock};
 
 use windlass_core::limits::ATTEMPTS_KEPT;
 use windlass_core::store::{
-    Changes, CountDelta, Cursor, Doc, JobDetail, LeaseCursor, Marker, Worker, WorkerRow,
+    Changes, CountDelta, Cursor, Doc, JobDetail, LeaseCursor, Marker, Moved, Worker, WorkerRow,
 };
 use windlass_core::{
     Attempt, Counts, Epoch, Excerpt, IdempotencyKey, Job, JobId, KeyRecord, Kind, Payload,
-    ProcessId, Queue, QueueName, QueueRow, Rank, SettingKey, SettingValue, State, View, Wall,
+    ProcessId, Queue, QueueName, QueueRow, Rank, SettingKey, SettingValue, Standing, View, Wall,
     WorkerId,
 };
 
@@ -116,19 +116,19 @@ impl Tables {
         }
     }
 
-    fn write_jobs(&mut self, inserts: Vec<Job>, updates: Vec<(Job, Job)>, removes: Vec<Job>) {
+    fn write_jobs(&mut self, inserts: Vec<Job>, updates: Vec<Moved>, removes: Vec<Moved>) {
         for job in inserts {
             self.last_id = self.last_id.max(job.id.get());
-            self.index(&job, true);
+            self.index(&job, job.standing(), true);
             self.jobs.insert(job.id, job);
         }
-        for (before, after) in updates {
-            self.index(&before, false);
-            self.index(&after, true);
-            self.jobs.insert(after.id, after);
+        for Moved { from, job } in updates {
+            self.index(&job, from, false);
+            self.index(&job, job.standing(), true);
+            self.jobs.insert(job.id, job);
         }
-        for job in removes {
-            self.index(&job, false);
+        for Moved { from, job } in removes {
+            self.index(&job, from, false);
             self.jobs.remove(&job.id);
             for doc in [Doc::Payload, Doc::Result, Doc::Progress] {
                 self.docs.remove(&(job.id, doc));
@@ -138,31 +138,26 @@ impl Tables {
         }
     }
 
-    /// Adds or removes the keys by which a job is found.
-    fn index(&mut self, job: &Job, add: bool) {
-        let id = job.id;
-        match &job.state {
-            State::Queued { ready: true, .. } => {
+    /// Adds or removes the keys by which a job is found where it stands.
+    fn index(&mut self, job: &Job, standing: Standing, add: bool) {
+        let Standing { view, at, run_at, .. } = standing;
+        let (id, priority) = (job.id, job.priority);
+        let table = match view {
+            View::Queued => {
                 let queue = self.queue_table(&job.queue);
-                put(&mut queue.waiting, Cursor { at: job.run_at, id }, add);
-                put(&mut queue.kind_table(&job.kind).ready, job.rank(), add);
+                put(&mut queue.waiting, Cursor { at, id }, add);
+                let ready = &mut queue.kind_table(&job.kind).ready;
+                return put(ready, Rank { priority, run_at, id }, add);
             }
-            State::Queued { ready: false, .. } => {
-                put(&mut self.scheduled, Cursor { at: job.run_at, id }, add);
+            View::Processing => {
+                return put(&mut self.leased, LeaseCursor { until: at, id }, add);
             }
-            State::Processing(lease) => {
-                put(&mut self.leased, LeaseCursor { until: lease.until, id }, add);
-            }
-            State::Done { finished_at } => {
-                put(&mut self.done, Cursor { at: *finished_at, id }, add);
-            }
-            State::Failed { finished_at, .. } => {
-                put(&mut self.failed, Cursor { at: *finished_at, id }, add);
-            }
-            State::Cancelled { finished_at, .. } => {
-                put(&mut self.cancelled, Cursor { at: *finished_at, id }, add);
-            }
-        }
+            View::Scheduled => &mut self.scheduled,
+            View::Done => &mut self.done,
+            View::Failed => &mut self.failed,
+            View::Cancelled => &mut self.cancelled,
+        };
+        put(table, Cursor { at, id }, add);
     }
 
     fn put_queue(&mut self, queue: Queue) {

@@ -41,12 +41,14 @@ impl RedbStore {
         let mut opened = self.slot.alone();
         opened.db().map_err(StoreError::Fatal)?;
         let looked = opened.db.as_mut().map_or(Ok(Vec::new()), inspect);
+        self.source.note_size();
         looked.map_err(|error| error.of_read(opened.note(&error)))
     }
 
     /// Makes derived data agree with the rows again: counters are counted anew, indexes built
     /// anew, and what belongs to no job is removed. No job is touched.
     pub fn repair(&mut self) -> Result<(), StoreError> {
+        self.recent.forget();
         let opened = self.slot.alone();
         let db = opened.db().map_err(StoreError::Fatal)?;
         let mended = || -> Found<()> {
@@ -55,7 +57,9 @@ impl RedbStore {
             mend(&txn)?;
             Ok(txn.commit()?)
         };
-        mended().map_err(|error| error.of_read(opened.note(&error)))
+        let result = mended().map_err(|error| error.of_read(opened.note(&error)));
+        self.source.note_size();
+        result
     }
 
     /// Copies the store, as it is at one instant, to a file that does not exist yet; the store may

@@ -26,6 +26,7 @@ mod error;
 mod names;
 mod open;
 mod reader;
+mod recent;
 mod rows;
 mod slot;
 mod sorted;

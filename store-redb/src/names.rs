@@ -29,6 +29,24 @@ impl Names {
         *self = Self::default();
     }
 
+    /// The names with a job's numbers.
+    pub(crate) fn of(
+        &mut self,
+        access: impl Access,
+        numbers: Numbers,
+    ) -> Found<(QueueName, Kind, RetryPolicy)> {
+        if let Some((queue, kind, retry, _)) =
+            self.latest.as_ref().filter(|(.., latest)| *latest == numbers)
+        {
+            return Ok((queue.clone(), kind.clone(), *retry));
+        }
+        let queue = self.queues.name(access, numbers.queue)?;
+        let kind = self.kinds.name(access, numbers.kind)?;
+        let retry = self.retries.name(access, numbers.retry)?;
+        self.latest = Some((queue.clone(), kind.clone(), retry, numbers));
+        Ok((queue, kind, retry))
+    }
+
     /// The numbers of a job's names; they are written if they are new.
     pub(crate) fn ensure(&mut self, txn: &WriteTransaction, job: &Job) -> Found<Numbers> {
         if let Some((queue, kind, retry, numbers)) = &self.latest

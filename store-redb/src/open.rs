@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::{self, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::{
     Builder, Database, DatabaseError, ReadableTable, StorageBackend, TableError, TableHandle,
@@ -38,8 +39,8 @@ pub(crate) struct Source {
     is_file: bool,
     /// The file, once it was opened.
     file: Option<Watched>,
-    /// How large it was when it was last left, in bytes.
-    size: u64,
+    /// How large it was when redb had last worked on it, in bytes.
+    size: AtomicU64,
 }
 
 impl fmt::Debug for Source {
@@ -54,7 +55,7 @@ impl Source {
         is_file: bool,
         open: impl Fn(&Builder) -> Result<Database, OpenError> + Send + Sync + 'static,
     ) -> Self {
-        Self { path, open: Box::new(open), is_file, file: None, size: 0 }
+        Self { path, open: Box::new(open), is_file, file: None, size: AtomicU64::new(0) }
     }
 
     /// A file; it is made if it does not exist.
@@ -91,11 +92,13 @@ impl Source {
         Ok(db)
     }
 
-    /// Looks at the file of an open database: whether somebody has meddled with it.
+    /// Looks at the file of a database that nobody is working on: whether somebody has meddled
+    /// with it.
     pub(crate) fn check(&self) -> Result<(), Meddled> {
         let Some((file, found)) = self.found()? else { return Ok(()) };
-        if found.len() < self.size {
-            return Err(file.cut(self.size, &found));
+        let before = self.size.load(Ordering::Relaxed);
+        if found.len() < before {
+            return Err(file.cut(before, &found));
         }
         file.check_writable(&found)
     }
@@ -107,9 +110,11 @@ impl Source {
         found.map_or(Ok(()), |(file, found)| file.check_writable(&found))
     }
 
-    /// Remembers how large the file is left; redb itself may have made it smaller.
-    pub(crate) fn note_size(&mut self) {
-        self.size = self.found().ok().flatten().map_or(0, |(_, found)| found.len());
+    /// Remembers how large the file is left. To be called whenever redb may have made it smaller,
+    /// before anybody else gets at the database.
+    pub(crate) fn note_size(&self) {
+        let size = self.found().ok().flatten().map_or(0, |(_, found)| found.len());
+        self.size.store(size, Ordering::Relaxed);
     }
 
     fn found(&self) -> Result<Option<(&Watched, Metadata)>, Meddled> {

@@ -23,6 +23,9 @@ pub(crate) trait Sorted: Ord + Copy {
     /// It, as redb takes it.
     fn stored(&self) -> <Self::Stored as Value>::SelfType<'_>;
 
+    /// Whether it is the next one behind `other`, so that nothing can stand between them.
+    fn follows(&self, other: &Self) -> bool;
+
     /// Whether redb gave back this one.
     fn is(&self, stored: &<Self::Stored as Value>::SelfType<'_>) -> bool;
 }
@@ -32,6 +35,10 @@ impl Sorted for u64 {
 
     fn stored(&self) -> u64 {
         *self
+    }
+
+    fn follows(&self, other: &u64) -> bool {
+        other.checked_add(1) == Some(*self)
     }
 
     fn is(&self, stored: &u64) -> bool {
@@ -44,6 +51,16 @@ impl<const N: usize> Sorted for [u8; N] {
 
     fn stored(&self) -> &[u8; N] {
         self
+    }
+
+    /// Only as numbers that end in the last eight bytes: ids, in keys that sort by id last.
+    fn follows(&self, other: &Self) -> bool {
+        let (Some((start, end)), Some((other_start, other_end))) =
+            (self.split_last_chunk::<8>(), other.split_last_chunk::<8>())
+        else {
+            return false;
+        };
+        start == other_start && u64::from_be_bytes(*end).follows(&u64::from_be_bytes(*other_end))
     }
 
     fn is(&self, stored: &&[u8; N]) -> bool {
@@ -122,6 +139,23 @@ fn put_run<K: Sorted, V: Value + 'static>(
     Ok(run)
 }
 
+/// Puts rows in place of those with the same keys, sorted. Where nothing can stand between them,
+/// they are removed and put back, each page once.
+pub(crate) fn replace_all<K: Sorted, V: Value + 'static>(
+    table: &mut Table<'_, K::Stored, V>,
+    rows: &[(K, V::SelfType<'_>)],
+) -> Found<()> {
+    for run in rows.chunk_by(|(a, _), (b, _)| b.follows(a)) {
+        if let [(first, _), .., (last, _)] = run
+            && run.len() > FEW
+        {
+            remove_run(table, first, last)?;
+        }
+        put_all(table, run)?;
+    }
+    Ok(())
+}
+
 /// Removes keys, sorted. One that is not there is none to remove.
 pub(crate) fn remove_all<K: Sorted, V: Value + 'static>(
     table: &mut Table<'_, K::Stored, V>,
@@ -130,16 +164,30 @@ pub(crate) fn remove_all<K: Sorted, V: Value + 'static>(
     debug_assert!(keys.is_sorted_by(|a, b| a < b), "keys come in order, each once");
     let mut rest = keys;
     while let Some((first, behind)) = rest.split_first() {
-        let run = neighbours(table, rest)?;
+        let run = match rest.windows(2).position(|pair| !pair[1].follows(&pair[0])) {
+            None => rest.len(),
+            Some(last) if last >= FEW => last + 1,
+            Some(_) => neighbours(table, rest)?,
+        };
         if run > FEW {
-            let range = first.stored()..=rest[run - 1].stored();
-            table.retain_in::<<K::Stored as Value>::SelfType<'_>, _>(range, |_, _| false)?;
+            remove_run(table, first, &rest[run - 1])?;
             rest = &rest[run..];
         } else {
             table.remove(first.stored())?;
             rest = behind;
         }
     }
+    Ok(())
+}
+
+/// Removes everything from one key to another.
+fn remove_run<K: Sorted, V: Value + 'static>(
+    table: &mut Table<'_, K::Stored, V>,
+    first: &K,
+    last: &K,
+) -> Found<()> {
+    let range = first.stored()..=last.stored();
+    table.retain_in::<<K::Stored as Value>::SelfType<'_>, _>(range, |_, _| false)?;
     Ok(())
 }
 
@@ -161,4 +209,24 @@ fn neighbours<K: Sorted, V: Value + 'static>(
         run += 1;
     }
     Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_follows_another_only_if_nothing_fits_between() {
+        assert!(8_u64.follows(&7) && !9_u64.follows(&7) && !0_u64.follows(&u64::MAX));
+        let key = |start: u8, end: u64| {
+            let mut key = [start; 10];
+            key[2..].copy_from_slice(&end.to_be_bytes());
+            key
+        };
+        assert!(key(1, 256).follows(&key(1, 255)));
+        assert!(!key(1, 257).follows(&key(1, 255)));
+        assert!(!key(2, 1).follows(&key(1, 0)));
+        assert!(!key(2, 0).follows(&key(1, u64::MAX)));
+        assert!(![1_u8; 4].follows(&[0; 4]));
+    }
 }

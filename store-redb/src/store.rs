@@ -13,6 +13,7 @@ use crate::error::{Class, OpenError, TxError};
 use crate::names::Names;
 use crate::open::Source;
 use crate::reader::RedbReader;
+use crate::recent::Recent;
 use crate::slot::Slot;
 use crate::tx::{RedbTx, Rows};
 
@@ -25,6 +26,7 @@ pub struct RedbStore {
     pub(crate) source: Source,
     pub(crate) slot: Arc<Slot>,
     names: Names,
+    pub(crate) recent: Recent,
 }
 
 impl RedbStore {
@@ -45,7 +47,7 @@ impl RedbStore {
     fn from(mut source: Source) -> Result<Self, OpenError> {
         let slot = Arc::new(Slot::default());
         slot.fill(source.open()?);
-        Ok(Self { source, slot, names: Names::default() })
+        Ok(Self { source, slot, names: Names::default(), recent: Recent::default() })
     }
 
     /// Where the store lies.
@@ -54,9 +56,9 @@ impl RedbStore {
     }
 
     fn run(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, Failure> {
-        self.source.check().map_err(Failure::Meddled)?;
         let slot = Arc::clone(&self.slot);
         let opened = slot.shared();
+        self.source.check().map_err(Failure::Meddled)?;
         let db = opened.db().map_err(Failure::Closed)?;
         let before = |error: TxError| Failure::Before(error);
         let mut txn = db.begin_write().map_err(|error| before(error.into()))?;
@@ -67,7 +69,7 @@ impl RedbStore {
         txn.set_durability(Durability::Immediate)
             .map_err(|error| before(TxError::BadRow(error.to_string())))?;
         let rows = Rows { access: &txn, names: &mut self.names };
-        let applied = apply(&mut RedbTx { rows, now }, batch);
+        let applied = apply(&mut RedbTx { rows, recent: &mut self.recent, now }, batch);
         let outcomes = match applied {
             Ok(outcomes) if outcomes.wrote => outcomes,
             Ok(outcomes) => {
@@ -76,7 +78,7 @@ impl RedbStore {
                 return Ok(outcomes);
             }
             Err(error) => {
-                self.names.forget();
+                self.forget();
                 // If even this fails, the file is closed with the error that led here.
                 let _ = txn.abort();
                 return Err(before(error));
@@ -91,10 +93,16 @@ impl RedbStore {
                 Ok(outcomes)
             }
             Err(error) => {
-                self.names.forget();
+                self.forget();
                 Err(Failure::During(error.into(), Box::new(outcomes)))
             }
         }
+    }
+
+    /// Forgets what may not be in the file.
+    fn forget(&mut self) {
+        self.names.forget();
+        self.recent.forget();
     }
 
     /// Closes the file after an error and says what can be said of the batch.
@@ -140,7 +148,7 @@ impl RedbStore {
     /// Opens the file anew. redb rolls back what was not committed and writes its header again, and
     /// with it the choice of the committed state, which lies synced on the disk already.
     fn open_anew(&mut self) -> Result<(), OpenError> {
-        self.names.forget();
+        self.forget();
         self.slot.close(&TxError::BadRow("opening it anew failed".into()));
         let mut db = self.source.open()?;
         let failed = |error: redb::DatabaseError| OpenError::new(&self.source.path, error);

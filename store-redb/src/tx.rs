@@ -15,6 +15,7 @@ use windlass_core::{
 use crate::bytes::utf8;
 use crate::error::TxError;
 use crate::names::Names;
+use crate::recent::Recent;
 use crate::rows::{self, JobRow, QueueBytes, bad};
 use crate::sorted::get_all;
 use crate::tables::{
@@ -33,18 +34,24 @@ impl<A: Access> Rows<'_, A> {
     /// These jobs, in this order; `None` for one that does not exist.
     pub(crate) fn jobs(&mut self, ids: &[JobId]) -> Found<Vec<Option<Job>>> {
         let keys: Vec<u64> = ids.iter().map(|id| id.get()).collect();
-        let mut stored = Vec::with_capacity(ids.len());
+        let mut found: Vec<Option<Job>> = Vec::with_capacity(ids.len());
+        let mut running: Vec<(usize, JobRow)> = Vec::new();
         get_all(&self.access.open(JOBS)?, &keys, |row| {
-            stored.push(row.map(rows::job_row).transpose()?);
+            let at = found.len();
+            let row = row.map(rows::job_row).transpose()?;
+            found.push(match row {
+                // Its holder stands elsewhere.
+                Some(row) if row.view == View::Processing => {
+                    running.push((at, row));
+                    None
+                }
+                row => row.map(|row| self.job(ids[at], row, None)).transpose()?,
+            });
             Ok(())
         })?;
-        let rows = ids.iter().zip(&stored).filter_map(|(id, row)| Some((*id, row.as_ref()?)));
-        let mut leases = self.leases(rows)?.into_iter();
-        let mut found = Vec::with_capacity(ids.len());
-        for (id, row) in ids.iter().zip(stored) {
-            let lease = row.as_ref().filter(|row| row.view == View::Processing);
-            let lease = lease.and_then(|_| leases.next());
-            found.push(row.map(|row| self.job(*id, row, lease)).transpose()?);
+        let leases = self.leases(running.iter().map(|(at, row)| (ids[*at], row)))?;
+        for ((at, row), lease) in running.into_iter().zip(leases) {
+            found[at] = Some(self.job(ids[at], row, Some(lease))?);
         }
         Ok(found)
     }
@@ -62,11 +69,11 @@ impl<A: Access> Rows<'_, A> {
     pub(crate) fn job(&mut self, id: JobId, row: JobRow, lease: Option<Lease>) -> Found<Job> {
         let state = rows::state(&row).or(lease.map(State::Processing));
         let state = state.ok_or_else(|| bad(format!("job {id} is leased, but nobody holds it")))?;
-        let numbers = row.numbers;
+        let (queue, kind, retry) = self.names.of(self.access, row.numbers)?;
         Ok(Job {
             id,
-            queue: self.names.queues.name(self.access, numbers.queue)?,
-            kind: self.names.kinds.name(self.access, numbers.kind)?,
+            queue,
+            kind,
             priority: row.priority,
             state,
             attempts: row.attempts,
@@ -76,7 +83,7 @@ impl<A: Access> Rows<'_, A> {
             run_at: row.run_at,
             timeout: row.timeout,
             visibility_timeout: row.visibility_timeout,
-            retry: self.names.retries.name(self.access, numbers.retry)?,
+            retry,
             idempotency_key: row.idempotency_key,
             created_at: row.created_at,
             updated_at: row.updated_at,
@@ -304,6 +311,7 @@ fn queue_row(queue: Queue, mut kinds: Vec<(Kind, Counts)>) -> QueueRow {
 /// An open transaction that writes.
 pub(crate) struct RedbTx<'a> {
     pub(crate) rows: Rows<'a, &'a WriteTransaction>,
+    pub(crate) recent: &'a mut Recent,
     pub(crate) now: Wall,
 }
 
@@ -315,7 +323,16 @@ impl Tx for RedbTx<'_> {
     }
 
     fn jobs(&mut self, ids: &[JobId]) -> Found<Vec<Option<Job>>> {
-        self.rows.jobs(ids)
+        let mut found: Vec<Option<Job>> = ids.iter().map(|id| self.recent.take(*id)).collect();
+        let unknown = ids.iter().zip(&found).filter(|(_, job)| job.is_none());
+        let unknown: Vec<JobId> = unknown.map(|(id, _)| *id).collect();
+        if !unknown.is_empty() {
+            let mut read = self.rows.jobs(&unknown)?.into_iter();
+            for job in found.iter_mut().filter(|job| job.is_none()) {
+                *job = read.next().flatten();
+            }
+        }
+        Ok(found)
     }
 
     fn keys(&mut self, keys: &[IdempotencyKey]) -> Found<Vec<Option<KeyRecord>>> {
@@ -407,6 +424,8 @@ impl Tx for RedbTx<'_> {
     }
 
     fn write(&mut self, changes: Changes) -> Found<()> {
-        crate::write::write(self.rows.access, self.rows.names, &changes, self.now)
+        crate::write::write(self.rows.access, self.rows.names, &changes, self.now)?;
+        self.recent.absorb(changes);
+        Ok(())
     }
 }

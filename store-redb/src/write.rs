@@ -2,15 +2,16 @@
 
 use redb::{ReadableTable, Table, WriteTransaction};
 use windlass_core::limits::ATTEMPTS_KEPT;
-use windlass_core::store::{Changes, CountDelta, Doc};
+use windlass_core::store::{Changes, CountDelta, Doc, Moved};
 use windlass_core::{
-    Attempt, Epoch, IdempotencyKey, Job, JobId, KeyRecord, Queue, State, View, Wall, WorkerId,
+    Attempt, Epoch, IdempotencyKey, Job, JobId, KeyRecord, Queue, Rank, Standing, View, Wall,
+    WorkerId,
 };
 
 use crate::bytes::utf8;
 use crate::names::Names;
 use crate::rows::{self, Numbers, QueueBytes, Seen, bad};
-use crate::sorted::{put_all, remove_all};
+use crate::sorted::{put_all, remove_all, replace_all};
 use crate::tables::{
     ATTEMPTS, Access, CANCELLED, COUNTS, DONE, ERRORS, FAILED, Found, JOBS, KEYS, LAST_ID, LEASED,
     MARKERS, META, ORPHANS, PAYLOADS, PROGRESS, QUEUES, READY, RESULTS, SCHEDULED, SETTINGS,
@@ -71,19 +72,19 @@ fn write_jobs(txn: &WriteTransaction, names: &mut Names, changes: &Changes) -> F
         index.add(job, numbers);
     }
     let mut updated = Vec::with_capacity(changes.updates.len());
-    for (before, after) in &changes.updates {
-        let numbers = names.ensure(txn, after)?;
-        updated.push((after.id.get(), arena.add(|out| rows::put_job(out, after, numbers))));
-        index.change(before, after, numbers);
-    }
-    for job in &changes.removes {
+    for Moved { from, job } in &changes.updates {
         let numbers = names.ensure(txn, job)?;
-        index.remove(job, numbers);
+        updated.push((job.id.get(), arena.add(|out| rows::put_job(out, job, numbers))));
+        index.change(from, job, numbers);
+    }
+    for Moved { from, job } in &changes.removes {
+        let numbers = names.ensure(txn, job)?;
+        index.remove(from, job, numbers);
     }
     let mut jobs = txn.open(JOBS)?;
-    for (id, row) in &updated {
-        jobs.insert(id, arena.slice(*row))?;
-    }
+    let updated: Vec<(u64, &[u8])> =
+        updated.iter().map(|(id, row)| (*id, arena.slice(*row))).collect();
+    replace_all(&mut jobs, &updated)?;
     let new: Vec<(u64, &[u8])> = new.iter().map(|(id, row)| (*id, arena.slice(*row))).collect();
     put_all(&mut jobs, &new)?;
     drop(jobs);
@@ -95,17 +96,17 @@ fn write_jobs(txn: &WriteTransaction, names: &mut Names, changes: &Changes) -> F
 }
 
 /// Removes the rows of jobs and everything kept beside them.
-fn remove_jobs(txn: &WriteTransaction, jobs: &[Job]) -> Found<()> {
+fn remove_jobs(txn: &WriteTransaction, jobs: &[Moved]) -> Found<()> {
     if jobs.is_empty() {
         return Ok(());
     }
-    let mut ids: Vec<u64> = jobs.iter().map(|job| job.id.get()).collect();
+    let mut ids: Vec<u64> = jobs.iter().map(|moved| moved.job.id.get()).collect();
     ids.sort_unstable();
     for table in [JOBS, PAYLOADS, RESULTS, PROGRESS, ERRORS] {
         remove_all(&mut txn.open(table)?, &ids)?;
     }
     let mut attempts = txn.open(ATTEMPTS)?;
-    for job in jobs {
+    for Moved { job, .. } in jobs {
         forget_attempts(&mut attempts, job.id, Epoch::new(u64::MAX))?;
     }
     Ok(())
@@ -136,27 +137,25 @@ impl<'j> Index<'j> {
         }
     }
 
-    fn remove(&mut self, job: &Job, numbers: Numbers) {
-        let view = job.state.view();
-        if view == View::Queued {
-            self.ready.removed.push(ready_key(numbers.queue, numbers.kind, job.rank()));
-            self.waiting.removed.push(waiting_key(numbers.queue, job.run_at, job.id.get()));
+    /// Removes the keys that a job has where it stands.
+    fn remove(&mut self, from: &Standing, job: &Job, numbers: Numbers) {
+        let id = job.id;
+        if from.view == View::Queued {
+            let rank = Rank { priority: job.priority, run_at: from.run_at, id };
+            self.ready.removed.push(ready_key(numbers.queue, numbers.kind, rank));
+            self.waiting.removed.push(waiting_key(numbers.queue, from.run_at, id.get()));
         } else {
-            self.times[view.index()].removed.push(time_key(instant_of(job), job.id.get()));
+            self.times[from.view.index()].removed.push(time_key(from.at, id.get()));
         }
     }
 
-    fn change(&mut self, before: &Job, after: &'j Job, numbers: Numbers) {
-        let stays = before.state.view() == after.state.view()
-            && instant_of(before) == instant_of(after)
-            && before.rank() == after.rank();
-        let same_holder = match (&before.state, &after.state) {
-            (State::Processing(before), State::Processing(after)) => before == after,
-            _ => true,
-        };
-        if !(stays && same_holder) {
-            self.remove(before, numbers);
-            self.add(after, numbers);
+    fn change(&mut self, from: &Standing, job: &'j Job, numbers: Numbers) {
+        let to = job.standing();
+        let stays = (from.view, from.at, from.run_at) == (to.view, to.at, to.run_at);
+        // A lease may have another length, though it ends at the same instant.
+        if !stays || to.view == View::Processing {
+            self.remove(from, job, numbers);
+            self.add(job, numbers);
         }
     }
 

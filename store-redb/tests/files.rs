@@ -128,3 +128,16 @@ fn a_store_that_was_made_read_only_stops_until_it_can_be_written() {
     assert_eq!(victim.dump(), before);
     victim.enqueue().expect("it goes on");
 }
+
+/// redb itself cuts its file: when pages are checked, and when they are given back.
+#[test]
+fn a_store_that_was_verified_or_mended_goes_on() {
+    let mut victim = Victim::new();
+    for _ in 0..3 {
+        victim.enqueue().expect("it takes jobs");
+        assert_eq!(victim.store.verify(), Ok(Vec::new()));
+        victim.enqueue().expect("it takes jobs after it was verified");
+        victim.store.repair().expect("it can be mended");
+        victim.enqueue().expect("it takes jobs after it was mended");
+    }
+}

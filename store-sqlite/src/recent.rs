@@ -29,19 +29,20 @@ impl Recent {
         }
     }
 
-    pub(crate) fn get(&self, id: JobId) -> Option<&Job> {
-        self.jobs.get(&id)
+    /// A row, which is then no longer remembered: whoever asks for it mostly writes it.
+    pub(crate) fn take(&mut self, id: JobId) -> Option<Job> {
+        self.jobs.remove(&id)
     }
 
-    /// Follows what is written. If the transaction fails, everything must be forgotten.
-    pub(crate) fn write(&mut self, changes: &Changes) {
-        for job in &changes.removes {
-            self.jobs.remove(&job.id);
+    /// Follows what was written. If the transaction fails, everything must be forgotten.
+    pub(crate) fn absorb(&mut self, changes: Changes) {
+        for moved in &changes.removes {
+            self.jobs.remove(&moved.job.id);
         }
-        let updates = changes.updates.iter().map(|(_, after)| after);
-        for job in changes.inserts.iter().chain(updates) {
+        let updates = changes.updates.into_iter().map(|moved| moved.job);
+        for job in changes.inserts.into_iter().chain(updates) {
             if job.lease().is_some() && self.jobs.len() < MOST {
-                self.jobs.insert(job.id, job.clone());
+                self.jobs.insert(job.id, job);
             } else {
                 self.jobs.remove(&job.id);
             }

@@ -119,6 +119,27 @@ impl SqliteTx<'_> {
     }
 }
 
+impl SqliteTx<'_> {
+    /// The payloads of jobs with consecutive ids: one walk is quicker than a search for each.
+    fn payload_run(&self, ids: &[JobId], found: &mut Vec<Payload>) -> Found<()> {
+        let [first, .., last] = ids else {
+            found.extend(ids.first().map(|id| self.payload(*id)).transpose()?);
+            return Ok(());
+        };
+        let sql = "SELECT job, text FROM payloads WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query([id_code(*first), id_code(*last)])?;
+        for id in ids {
+            let row = rows.next()?.filter(|row| row.get(0) == Ok(id_code(*id)));
+            let Some(row) = row else {
+                return Err(TxError::BadRow(format!("job {id} has no payload")));
+            };
+            found.push(Payload::new(text(row, 1)?.unwrap_or_default()).map_err(bad)?);
+        }
+        Ok(())
+    }
+}
+
 impl Tx for SqliteTx<'_> {
     type Error = TxError;
 
@@ -131,8 +152,8 @@ impl Tx for SqliteTx<'_> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
-            if let Some(job) = self.recent.as_ref().and_then(|recent| recent.get(*id)) {
-                found.push(Some(job.clone()));
+            if let Some(job) = self.recent.as_mut().and_then(|recent| recent.take(*id)) {
+                found.push(Some(job));
                 continue;
             }
             let mut rows = statement.query([id_code(*id)])?;
@@ -239,7 +260,11 @@ impl Tx for SqliteTx<'_> {
     }
 
     fn payloads(&mut self, ids: &[JobId]) -> Found<Vec<Payload>> {
-        ids.iter().map(|id| self.payload(*id)).collect()
+        let mut found = Vec::with_capacity(ids.len());
+        for run in ids.chunk_by(|a, b| a.get() + 1 == b.get()) {
+            self.payload_run(run, &mut found)?;
+        }
+        Ok(found)
     }
 
     fn orphan_keys(&mut self, now: Wall, limit: usize) -> Found<Vec<IdempotencyKey>> {
@@ -277,7 +302,7 @@ impl Tx for SqliteTx<'_> {
     fn write(&mut self, changes: Changes) -> Found<()> {
         crate::write::write(self.conn, self.names, &changes, self.now)?;
         if let Some(recent) = &mut self.recent {
-            recent.write(&changes);
+            recent.absorb(changes);
         }
         Ok(())
     }

@@ -2,9 +2,10 @@
 
 use rusqlite::{Connection, params};
 use windlass_core::limits::ATTEMPTS_KEPT;
-use windlass_core::store::{Changes, CountDelta, Doc, Marker, Worker, WorkerKind};
+use windlass_core::store::{Changes, CountDelta, Doc, Marker, Moved, Worker, WorkerKind};
 use windlass_core::{
-    Attempt, AttemptOutcome, Excerpt, Job, KeyRecord, LeaseLength, Queue, State, Wall,
+    Attempt, AttemptOutcome, Excerpt, Job, KeyRecord, LeaseLength, Queue, Standing, State, View,
+    Wall,
 };
 
 use crate::names::Names;
@@ -63,7 +64,15 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
                ?17, ?18, ?19, ?20, ?21)";
     let mut insert = conn.prepare_cached(sql)?;
+    // Most batches are of one queue and kind.
+    let mut latest: Option<(&Job, [i64; 3])> = None;
     for job in jobs {
+        let numbers = match latest {
+            Some((latest, numbers)) if same_names(latest, job) => numbers,
+            _ => numbers(conn, names, job)?,
+        };
+        latest = Some((job, numbers));
+        let [queue, kind, retry] = numbers;
         let (view, at) = place(job);
         let (rank, run_at, id) = rank_code(job.rank());
         let lease = job.lease();
@@ -71,8 +80,8 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
             id,
             view,
             at,
-            names.ensure_queue(conn, &job.queue)?,
-            names.ensure_kind(conn, &job.kind)?,
+            queue,
+            kind,
             rank,
             run_at,
             job.attempts,
@@ -80,7 +89,7 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
             job.epoch.get().cast_signed(),
             job.generation,
             job.visibility_timeout.get().cast_signed(),
-            names.ensure_retry(conn, job.retry)?,
+            retry,
             job.created_at.get(),
             job.updated_at.get(),
             job.started_at.map(Wall::get),
@@ -96,18 +105,30 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
     Ok(())
 }
 
+/// The numbers of a job's queue, kind and retry policy.
+fn numbers(conn: &Connection, names: &mut Names, job: &Job) -> Found<[i64; 3]> {
+    Ok([
+        names.ensure_queue(conn, &job.queue)?,
+        names.ensure_kind(conn, &job.kind)?,
+        names.ensure_retry(conn, job.retry)?,
+    ])
+}
+
+fn same_names(a: &Job, b: &Job) -> bool {
+    a.queue.same(&b.queue) && a.kind.same(&b.kind) && a.retry == b.retry
+}
+
 /// Changed rows, each by the narrowest statement that fits: the hot path is a claim or an end.
-fn update_jobs(conn: &Connection, jobs: &[(Job, Job)]) -> Found<()> {
-    let same_place = |before: &Job, after: &Job| {
-        (before.run_at, before.generation) == (after.run_at, after.generation)
-    };
+fn update_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
+    let same_place =
+        |from: &Standing, job: &Job| (from.run_at, from.generation) == (job.run_at, job.generation);
     let mut rest = Vec::new();
     let mut leased = conn.prepare_cached(LEASED)?;
     let mut finished = conn.prepare_cached(FINISHED)?;
-    for (before, job) in jobs {
+    for Moved { from, job } in jobs {
         let (view, at) = place(job);
-        match (&job.state, before.lease()) {
-            (State::Processing(lease), _) if same_place(before, job) => {
+        match (&job.state, from.view) {
+            (State::Processing(lease), _) if same_place(from, job) => {
                 leased.execute(params![
                     id_code(job.id),
                     at,
@@ -119,7 +140,9 @@ fn update_jobs(conn: &Connection, jobs: &[(Job, Job)]) -> Found<()> {
                     lease.worker.as_str(),
                 ])?;
             }
-            (State::Done { .. } | State::Failed { .. }, Some(_)) if same_place(before, job) => {
+            (State::Done { .. } | State::Failed { .. }, View::Processing)
+                if same_place(from, job) =>
+            {
                 let spent = spent_code(&job.state);
                 finished.execute(params![
                     id_code(job.id),
@@ -168,7 +191,7 @@ fn update_all_columns(conn: &Connection, jobs: &[&Job]) -> Found<()> {
     Ok(())
 }
 
-fn remove_jobs(conn: &Connection, jobs: &[Job]) -> Found<()> {
+fn remove_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
     for sql in [
         "DELETE FROM jobs WHERE id = ?1",
         "DELETE FROM payloads WHERE job = ?1",
@@ -181,7 +204,7 @@ fn remove_jobs(conn: &Connection, jobs: &[Job]) -> Found<()> {
             break;
         }
         let mut delete = conn.prepare_cached(sql)?;
-        for job in jobs {
+        for Moved { job, .. } in jobs {
             delete.execute([id_code(job.id)])?;
         }
     }

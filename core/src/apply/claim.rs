@@ -8,11 +8,11 @@ use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::work::Work;
+use super::work::{Spot, Work};
 use crate::limits::PAGE_ROWS;
 use crate::store::{ClaimFor, Claimed, Leased, Taker, Tx};
 use crate::{
-    Claim, Demand, Event, Gate, Job, JobId, Kind, QueueName, Queues, Rank, Step, View, transition,
+    Claim, Demand, Event, Gate, Job, Kind, QueueName, Queues, Rank, Step, View, transition,
 };
 
 /// Claims jobs for each demand, in order.
@@ -28,13 +28,13 @@ pub(super) fn claim<T: Tx>(
     for claim in claims {
         all.push(claim_for(work, &mut heads, claim)?);
     }
-    let ids: Vec<JobId> = all.iter().flat_map(|(taken, _)| taken).map(|take| take.job).collect();
-    let mut payloads = work.payloads(&ids)?.into_iter();
+    let spots: Vec<Spot> = all.iter().flat_map(|(taken, _)| taken).map(|take| take.spot).collect();
+    let mut payloads = work.payloads(&spots)?.into_iter();
     let mut claimed = Vec::with_capacity(all.len());
     for (taken, dry) in all {
         let mut jobs = Vec::with_capacity(taken.len());
         for (take, payload) in taken.iter().zip(payloads.by_ref()) {
-            let Ok(job) = work.job(take.job) else { continue };
+            let Some(job) = work.job_at(take.spot) else { continue };
             jobs.push(Leased { taker: take.taker, job: job.clone(), payload });
         }
         claimed.push(Claimed { jobs, dry });
@@ -45,7 +45,7 @@ pub(super) fn claim<T: Tx>(
 /// Which taker took which job.
 struct Take {
     taker: usize,
-    job: JobId,
+    spot: Spot,
 }
 
 fn claim_for<T: Tx>(
@@ -56,14 +56,15 @@ fn claim_for<T: Tx>(
     let asked: usize = claim.takers.iter().map(|taker| taker.max).sum();
     let mut merge = Merge::new(work, heads, &claim.demand, asked)?;
     let mut taken = Vec::new();
-    for (at, taker) in claim.takers.iter().enumerate() {
-        let mut left = taker.max;
+    for (at, Taker { worker, max, length }) in claim.takers.iter().enumerate() {
+        let mut claim = Claim { worker: worker.clone(), length: *length, gate: Gate::Open };
+        let mut left = *max;
         while left > 0 {
-            let Some((head, id)) = merge.next(work, heads, asked - taken.len())? else {
+            let Some((head, spot)) = merge.next(work, heads, asked - taken.len())? else {
                 return Ok((taken, true));
             };
-            if lease(work, id, taker) {
-                taken.push(Take { taker: at, job: id });
+            if lease(work, spot, &mut claim) {
+                taken.push(Take { taker: at, spot });
                 left -= 1;
             }
             heads.all[head].step();
@@ -73,28 +74,22 @@ fn claim_for<T: Tx>(
     Ok((taken, false))
 }
 
-/// Leases a job to a taker, if the rules allow it.
-fn lease<T: Tx>(work: &mut Work<'_, T>, id: JobId, taker: &Taker) -> bool {
-    let Ok(job) = work.job(id) else { return false };
-    let gate = gate(work, &job.queue);
-    let claim = Claim { worker: taker.worker.clone(), length: taker.length, gate };
-    match transition(job, Event::Claim(&claim), work.now) {
+/// Leases a job, if the rules allow it.
+fn lease<T: Tx>(work: &mut Work<'_, T>, spot: Spot, claim: &mut Claim) -> bool {
+    let Some(job) = work.job_at(spot) else { return false };
+    claim.gate = work.gate_at(spot);
+    match transition(job, Event::Claim(claim), work.now) {
         Ok(Step::Moved(job)) => {
-            work.put(job);
+            work.put_at(spot, job);
             true
         }
         _ => false,
     }
 }
 
-fn gate<T: Tx>(work: &Work<'_, T>, queue: &QueueName) -> Gate {
-    let queue = work.queue(queue);
-    queue.map_or(Gate::Open, |work| work.queue.gate(work.total.get(View::Processing)))
-}
-
 /// The heads one claim wants, the best-ranked on top.
 struct Merge {
-    heap: BinaryHeap<Reverse<(Rank, usize)>>,
+    heap: BinaryHeap<Reverse<(Ready, usize)>>,
     /// The head taken from last; it is looked at again only if more is wanted.
     waiting: Option<usize>,
     heads: usize,
@@ -122,13 +117,13 @@ impl Merge {
         work: &mut Work<'_, T>,
         heads: &mut Heads,
         asked: usize,
-    ) -> Result<Option<(usize, JobId)>, T::Error> {
+    ) -> Result<Option<(usize, Spot)>, T::Error> {
         if let Some(head) = self.waiting.take() {
             self.push(work, heads, head, asked)?;
         }
-        while let Some(Reverse((rank, head))) = self.heap.pop() {
-            if gate(work, &heads.all[head].queue) == Gate::Open {
-                return Ok(Some((head, rank.id)));
+        while let Some(Reverse(((_, spot), head))) = self.heap.pop() {
+            if work.gate_at(spot) == Gate::Open {
+                return Ok(Some((head, spot)));
             }
         }
         Ok(None)
@@ -141,8 +136,8 @@ impl Merge {
         head: usize,
         asked: usize,
     ) -> Result<(), T::Error> {
-        if let Some(rank) = heads.all[head].peek(work, self.share(asked))? {
-            self.heap.push(Reverse((rank, head)));
+        if let Some(ready) = heads.all[head].peek(work, self.share(asked))? {
+            self.heap.push(Reverse((ready, head)));
         }
         Ok(())
     }
@@ -153,27 +148,30 @@ impl Merge {
     }
 }
 
+/// A ready job: its rank, and where it lies.
+type Ready = (Rank, Spot);
+
 /// The heads of this batch, made as they are wanted.
 struct Heads {
     all: Vec<Head>,
     places: BTreeMap<(QueueName, Kind), usize>,
     /// Ready jobs that the store's index does not show yet, best rank last.
-    fresh: BTreeMap<(QueueName, Kind), Vec<Rank>>,
+    fresh: BTreeMap<(QueueName, Kind), Vec<Ready>>,
 }
 
 impl Heads {
     fn new<T: Tx>(work: &Work<'_, T>) -> Self {
-        let mut fresh: BTreeMap<(QueueName, Kind), Vec<Rank>> = BTreeMap::new();
-        let mut run: Option<(&Job, Vec<Rank>)> = None;
+        let mut fresh: BTreeMap<(QueueName, Kind), Vec<Ready>> = BTreeMap::new();
+        let mut run: Option<(&Job, Vec<Ready>)> = None;
         // Most batches are of one queue and kind: runs of them are collected without a look-up.
-        for job in work.newly_ready() {
+        for (spot, job) in work.newly_ready() {
             match &mut run {
                 Some((of, ranks)) if of.queue.same(&job.queue) && of.kind.same(&job.kind) => {
-                    ranks.push(job.rank());
+                    ranks.push((job.rank(), spot));
                 }
                 _ => {
                     flush(&mut fresh, run.take());
-                    run = Some((job, Vec::from([job.rank()])));
+                    run = Some((job, Vec::from([(job.rank(), spot)])));
                 }
             }
         }
@@ -189,7 +187,7 @@ impl Heads {
         let mut found = Vec::new();
         let mut add = |at: usize| {
             let queue = work.queue_at(at);
-            if queue.queue.gate(queue.total.get(View::Processing)) != Gate::Open {
+            if queue.gate() != Gate::Open {
                 return;
             }
             for kind in &queue.kinds {
@@ -247,7 +245,7 @@ impl Heads {
     }
 }
 
-fn flush(fresh: &mut BTreeMap<(QueueName, Kind), Vec<Rank>>, run: Option<(&Job, Vec<Rank>)>) {
+fn flush(fresh: &mut BTreeMap<(QueueName, Kind), Vec<Ready>>, run: Option<(&Job, Vec<Ready>)>) {
     if let Some((of, ranks)) = run {
         fresh.entry((of.queue.clone(), of.kind.clone())).or_default().extend(ranks);
     }
@@ -257,29 +255,29 @@ fn flush(fresh: &mut BTreeMap<(QueueName, Kind), Vec<Rank>>, run: Option<(&Job, 
 struct Head {
     queue: QueueName,
     kind: Kind,
-    fresh: Vec<Rank>,
-    page: VecDeque<Rank>,
+    fresh: Vec<Ready>,
+    page: VecDeque<Ready>,
     /// The last rank the store was asked for.
     after: Option<Rank>,
     exhausted: bool,
 }
 
 impl Head {
-    /// The rank of the job at this place. At most `share` jobs are asked of the store at a time.
+    /// The job at this place. At most `share` jobs are asked of the store at a time.
     fn peek<T: Tx>(
         &mut self,
         work: &mut Work<'_, T>,
         share: usize,
-    ) -> Result<Option<Rank>, T::Error> {
+    ) -> Result<Option<Ready>, T::Error> {
         loop {
             if let Some(after) = self.after.filter(|_| self.page.is_empty() && !self.exhausted) {
                 let jobs = work.tx.ready(&self.queue, &self.kind, after, share)?;
                 self.take(work, jobs, share)?;
             }
-            let Some(rank) = self.best() else { return Ok(None) };
+            let Some((rank, spot)) = self.best() else { return Ok(None) };
             let stands = |job: &Job| job.state.view() == View::Queued && job.rank() == rank;
-            if work.job(rank.id).is_ok_and(stands) {
-                return Ok(Some(rank));
+            if work.job_at(spot).is_some_and(stands) {
+                return Ok(Some((rank, spot)));
             }
             self.step();
         }
@@ -287,17 +285,20 @@ impl Head {
 
     /// Moves past the job at this place.
     fn step(&mut self) {
-        let Some(rank) = self.best() else { return };
-        if self.fresh.last() == Some(&rank) {
+        let Some(ready) = self.best() else { return };
+        if self.fresh.last() == Some(&ready) {
             self.fresh.pop();
         }
-        if self.page.front() == Some(&rank) {
+        if self.page.front() == Some(&ready) {
             self.page.pop_front();
         }
     }
 
-    fn best(&self) -> Option<Rank> {
-        self.fresh.last().into_iter().chain(self.page.front()).min().copied()
+    fn best(&self) -> Option<Ready> {
+        match (self.fresh.last(), self.page.front()) {
+            (Some(fresh), Some(page)) => Some(*fresh.min(page)),
+            (fresh, page) => fresh.or(page).copied(),
+        }
     }
 
     /// Takes in a page that the store has found; `share` jobs were asked for.
@@ -308,8 +309,9 @@ impl Head {
         share: usize,
     ) -> Result<(), T::Error> {
         self.exhausted = jobs.len() < share;
-        self.page.extend(jobs.iter().map(Job::rank));
-        self.after = self.page.back().copied().or(self.after);
-        work.adopt(jobs)
+        let ranks: Vec<Rank> = jobs.iter().map(Job::rank).collect();
+        self.after = ranks.last().copied().or(self.after);
+        self.page.extend(ranks.into_iter().zip(work.adopt(jobs)?));
+        Ok(())
     }
 }

@@ -10,14 +10,15 @@ pub(super) fn settle<T: Tx>(
     command: &Settle,
 ) -> Result<StateName, JobRefused> {
     let Settle { token, verdict } = command;
-    let held = work.job(token.job)?;
+    let spot = work.find(token.job)?;
+    let held = work.job_at(spot).ok_or(JobRefused::NotFound(token.job))?;
     let event = Event::Settle { epoch: token.epoch, verdict };
     let job = match transition(held, event, work.now)? {
         Step::Repeated(answer) => return Ok(answer),
         Step::Moved(job) => job,
     };
     let attempt = Attempt::settled(held, verdict, work.now);
-    let state = work.put(job).state.name();
+    let state = work.put_at(spot, job).state.name();
     if let Verdict::Complete { result: Some(text) } = verdict {
         let text = text.clone();
         work.changes.docs.push(DocWrite { job: token.job, doc: Doc::Result, text });

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::Worker;
 use crate::{
     Attempt, BatchId, Excerpt, IdempotencyKey, Job, JobId, KeyRecord, Kind, Payload, Queue,
-    QueueName, QueueRow, Queues, Rank, SettingKey, SettingValue, View, Wall, WorkerId,
+    QueueName, QueueRow, Queues, Rank, SettingKey, SettingValue, Standing, View, Wall, WorkerId,
 };
 
 /// An open transaction of a store.
@@ -130,10 +130,10 @@ pub struct DeadJob {
 pub struct Changes {
     /// New jobs, by id.
     pub inserts: Vec<Job>,
-    /// Changed jobs, by id: before and after.
-    pub updates: Vec<(Job, Job)>,
+    /// Changed jobs, by id.
+    pub updates: Vec<Moved>,
     /// Jobs to remove, with their documents and attempts.
-    pub removes: Vec<Job>,
+    pub removes: Vec<Moved>,
     /// Documents to put in place.
     pub docs: Vec<DocWrite>,
     /// The last errors to put in place.
@@ -168,6 +168,15 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// A job that was changed or removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    /// Where it stands in the store.
+    pub from: Standing,
+    /// The row to put in place; of a job to remove, the row as it was last.
+    pub job: Job,
 }
 
 /// The text kinds kept beside a job's row, and never rewritten with it.

@@ -1,0 +1,44 @@
+//! The leased jobs as this process has last written them: most jobs that are settled or heard from
+//! were claimed a moment ago, and need not be read again.
+//!
+//! The file belongs to one process, so a row is as it was left, until a transaction fails.
+
+use std::collections::BTreeMap;
+
+use windlass_core::store::Changes;
+use windlass_core::{Job, JobId};
+
+/// How many rows are remembered.
+const MOST: usize = 10_000;
+
+/// The leased jobs this process has written.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    jobs: BTreeMap<JobId, Job>,
+}
+
+impl Recent {
+    /// A row, which is then no longer remembered: whoever asks for it mostly writes it.
+    pub(crate) fn take(&mut self, id: JobId) -> Option<Job> {
+        self.jobs.remove(&id)
+    }
+
+    /// Follows what was written. If the transaction fails, everything must be forgotten.
+    pub(crate) fn absorb(&mut self, changes: Changes) {
+        for moved in &changes.removes {
+            self.jobs.remove(&moved.job.id);
+        }
+        let updates = changes.updates.into_iter().map(|moved| moved.job);
+        for job in changes.inserts.into_iter().chain(updates) {
+            if job.lease().is_some() && self.jobs.len() < MOST {
+                self.jobs.insert(job.id, job);
+            } else {
+                self.jobs.remove(&job.id);
+            }
+        }
+    }
+
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
