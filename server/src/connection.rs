@@ -265,3 +265,59 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claimed() -> (Arc<Conn>, LeaseToken) {
+        let conn = Conn::new(Limits::default());
+        let token: LeaseToken = "7.1".parse().unwrap();
+        conn.serving();
+        conn.claimed(vec![token]);
+        (conn, token)
+    }
+
+    #[test]
+    fn claims_are_undelivered_until_all_of_their_answer_is_flushed() {
+        let (conn, token) = claimed();
+        conn.flushed();
+        assert_eq!(conn.undelivered(), [token], "only what came before was flushed");
+        let (conn, token) = claimed();
+        conn.handed_over();
+        assert_eq!(conn.undelivered(), [token], "not with the socket yet");
+        let (conn, _) = claimed();
+        conn.handed_over();
+        conn.flushed();
+        assert_eq!(conn.undelivered(), []);
+    }
+
+    #[test]
+    fn a_connection_goes_through_its_phases() {
+        let conn = Conn::new(Limits::default());
+        let phase = || conn.deadline().map(|(_, phase)| phase);
+        assert_eq!(phase(), Some(Phase::Head), "a new one is to say something soon");
+        conn.serving();
+        assert_eq!(phase(), None, "its handler minds the time");
+        conn.blocked();
+        assert_eq!(phase(), Some(Phase::Writing));
+        conn.flushed();
+        assert_eq!(phase(), None, "a stream that caught up");
+        conn.ended();
+        conn.flushed();
+        assert_eq!(phase(), Some(Phase::Idle));
+        conn.read(0);
+        assert_eq!(phase(), Some(Phase::Idle));
+        conn.read(1);
+        assert_eq!(phase(), Some(Phase::Head));
+    }
+
+    #[test]
+    fn only_refusals_of_hyper_itself_are_replaced() {
+        assert!(problem_for(b"HTTP/1.1 431 Request Header Fields Too Large\r\n").is_some());
+        assert!(problem_for(b"HTTP/1.0 400 Bad Request\r\n").is_some());
+        for bytes in [&b"HTTP/1.1 200 OK"[..], b"HTTP/1.1 100 Continue", b"HTTP/1.", b""] {
+            assert!(problem_for(bytes).is_none());
+        }
+    }
+}

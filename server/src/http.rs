@@ -21,10 +21,10 @@ use windlass_core::{LeaseToken, Verdict};
 
 use crate::app::{App, Stage};
 use crate::connection::{Conn, Wire};
+use crate::find::Routes;
 use crate::limits::{HEAD_BYTES, HEADERS, REFUSALS};
 use crate::problem::{self, Problem};
 use crate::router;
-use crate::routes::Routes;
 
 /// How long to wait before accepting again when the system has no room for a connection.
 const BREATHER: Duration = Duration::from_millis(50);

@@ -7,6 +7,7 @@ mod body;
 mod cli;
 mod connection;
 mod events;
+mod find;
 mod guard;
 mod handlers;
 mod http;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -21,8 +21,9 @@ use tokio::time::{Instant, timeout};
 use crate::app::App;
 use crate::body::Body;
 use crate::connection::Conn;
+use crate::find::{Found, Routes};
 use crate::problem::{self, Problem};
-use crate::routes::{BodyKind, Route, Routes};
+use crate::routes::BodyKind;
 use crate::wire::{Query, job_id};
 use crate::{guard, limits};
 
@@ -71,7 +72,6 @@ pub(crate) async fn answer(
     let started = Instant::now();
     let id = request_id(request.headers());
     let method = request.method().clone();
-    let chunked = request.headers().contains_key(TRANSFER_ENCODING);
     let found = routes.find(&method, request.uri().path());
     let label = found.path();
     let serving = serve(Arc::clone(&app), found, Arc::clone(&conn), peer, request);
@@ -89,10 +89,6 @@ pub(crate) async fn answer(
     guard::protect(&mut response);
     if let Ok(id) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", id);
-    }
-    if chunked {
-        // A length and chunks in one request are read as chunks, and nothing is read after them.
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let status = response.status().as_u16();
     app.figures.served(&method, label, status, started.elapsed());
@@ -147,24 +143,6 @@ async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
         }
     })
     .await
-}
-
-/// What a path and a method lead to.
-#[derive(Debug)]
-pub(crate) enum Found {
-    Route(&'static Route, Option<String>),
-    OtherMethods(String),
-    Nothing,
-}
-
-impl Found {
-    /// The path as the table has it: a label that does not grow with what clients send.
-    fn path(&self) -> &'static str {
-        match self {
-            Self::Route(route, _) => route.path,
-            Self::OtherMethods(_) | Self::Nothing => "other",
-        }
-    }
 }
 
 async fn serve(

@@ -1,17 +1,16 @@
 //! The one table of routes. The router, the OpenAPI document, the scopes and the test of the tokens
 //! are all made from it.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use http::Method;
-use matchit::Router;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::auth::Scope;
 use crate::handlers::{dead, enqueue, jobs, queues, system, work};
 use crate::http::BoxFuture;
 use crate::problem::{self, Kind};
-use crate::router::{Answer, Call, Found};
+use crate::router::{Answer, Call};
 use crate::wire;
 
 /// One method on one path.
@@ -433,56 +432,9 @@ fn server() -> Vec<Route> {
     ]
 }
 
-/// The routes, ready to be found.
-#[derive(Debug)]
-pub(crate) struct Routes {
-    paths: Router<Vec<&'static Route>>,
-}
-
-impl Routes {
-    pub(crate) fn new() -> Arc<Self> {
-        let mut by_path: Vec<(&str, Vec<&'static Route>)> = Vec::new();
-        for route in ROUTES.iter() {
-            match by_path.iter_mut().find(|(path, _)| *path == route.path) {
-                Some((_, routes)) => routes.push(route),
-                None => by_path.push((route.path, vec![route])),
-            }
-        }
-        let mut paths = Router::new();
-        for (path, routes) in by_path {
-            paths.insert(path, routes).expect("the paths of the table do not clash: see the test");
-        }
-        Arc::new(Self { paths })
-    }
-
-    pub(crate) fn find(&self, method: &Method, path: &str) -> Found {
-        let Ok(found) = self.paths.at(path) else { return Found::Nothing };
-        let wanted = if method == Method::HEAD { &Method::GET } else { method };
-        let param = found.params.iter().next().map(|(_, value)| wire::unescaped(value));
-        if let Some(route) = found.value.iter().find(|route| route.method == *wanted) {
-            return Found::Route(route, param);
-        }
-        let methods = found.value.iter().map(|route| route.method.as_str());
-        Found::OtherMethods(methods.collect::<Vec<_>>().join(", "))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_route_of_the_table_is_found() {
-        let routes = Routes::new();
-        for route in ROUTES.iter() {
-            let path = route.path.replace("{id}", "42").replace("{queue}", "default");
-            let found = routes.find(&route.method, &path);
-            assert!(
-                matches!(found, Found::Route(found, _) if std::ptr::eq(found, route)),
-                "{path}"
-            );
-        }
-    }
 
     #[test]
     fn only_livez_is_open() {
@@ -496,12 +448,5 @@ mod tests {
             let reads = route.scope == Some(Scope::Read);
             assert_eq!(reads, route.method == Method::GET, "{} {}", route.method, route.path);
         }
-    }
-
-    #[test]
-    fn another_method_is_told_which_there_are() {
-        let found = Routes::new().find(&Method::PATCH, "/jobs");
-        assert!(matches!(found, Found::OtherMethods(methods) if methods == "POST, GET"));
-        assert!(matches!(Routes::new().find(&Method::GET, "/nowhere"), Found::Nothing));
     }
 }

@@ -16,12 +16,12 @@ use windlass_runtime_tokio::{Clock, Health, Queue, Report, SystemClock};
 use crate::app::{App, Closing, Pollers, Stage};
 use crate::auth::Tokens;
 use crate::cli::{ServeArgs, StoreUrl};
+use crate::find::Routes;
 use crate::guard::Hosts;
 use crate::hub::Hub;
 use crate::limits::{BODIES_KIB, Limits};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
-use crate::routes::Routes;
 use crate::{http, notify, store, tls};
 
 /// How long connections have for their last answers, once nothing runs any more.

@@ -178,6 +178,7 @@ fn a_signal_under_load_ends_in_order_and_everything_acknowledged_is_there() {
             });
             let (status, said) = server.end();
             assert_eq!(status.code(), Some(0), "{said}");
+            assert!(said.contains("attempt ended"), "one line per attempt: {said}");
             for phase in ["nothing new is taken", "nothing runs any more", "stopped"] {
                 assert!(said.contains(phase), "{said}");
             }

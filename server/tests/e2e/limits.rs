@@ -52,6 +52,14 @@ fn a_length_and_chunks_together_are_read_as_chunks_and_the_connection_ends() {
     assert!(reply.status == 202 || reply.status == 400, "{}", reply.status);
     assert!(client.reply().is_none(), "nothing is read after it");
     let mut client = server.connect();
+    client.raw(
+        b"POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+          transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n\
+          GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    );
+    assert_eq!(client.reply().expect("an answer").status, 202);
+    assert_eq!(client.reply().expect("chunks alone are fine").status, 200);
+    let mut client = server.connect();
     client.raw(b"POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n");
     assert_eq!(client.reply().expect("an answer").status, 400);
 }
