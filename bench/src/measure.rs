@@ -78,3 +78,17 @@ impl Line {
         self.text
     }
 }
+
+/// The middle one of several figures.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The figure that this part of all lies below, in thousandths.
+pub(crate) fn quantile(figures: &[u64], thousandths: usize) -> u64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_unstable();
+    let at = (sorted.len() * thousandths / 1_000).min(sorted.len().saturating_sub(1));
+    sorted.get(at).copied().unwrap_or(0)
+}
