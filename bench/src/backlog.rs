@@ -1,4 +1,5 @@
-//! The `backlog` scenario: whether a long queue costs more per job, or more memory, than a short one.
+//! The `backlog` scenario: whether a long queue costs more per job, or more memory, than a short
+//! one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! The `idle` and `pickup` scenarios: what a runtime costs while nothing is to be done, and how soon
-//! it starts a job that comes then, beside one sync of the same disk.
+//! The `idle` and `pickup` scenarios: what a runtime costs while nothing is to be done, and how
+//! soon it starts a job that comes then, beside one sync of the same disk.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

@@ -18,8 +18,21 @@ static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// Resident memory of this process, in MiB.
 fn resident_mib() -> u64 {
+    status_mib("VmRSS:")
+}
+
+/// Forgets the peak of resident memory: from here on it is counted anew.
+fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+}
+
+fn peak_mib() -> u64 {
+    status_mib("VmHWM:")
+}
+
+fn status_mib(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1_024
 }
 
@@ -50,6 +63,7 @@ async fn a_hundred_thousand_jobs_due_at_one_instant_take_no_more_memory_and_star
             queue.enqueue_many((0..10_000).map(|_| job())).await.unwrap();
         }
         let before = resident_mib();
+        forget_peak();
         queue.clock().advance(hours(1));
         let urgent = NewJob::of("urgent", &()).unwrap().priority(10);
         let urgent = queue.enqueue(urgent).await.unwrap().id;
@@ -61,10 +75,11 @@ async fn a_hundred_thousand_jobs_due_at_one_instant_take_no_more_memory_and_star
         assert!(counts.get(View::Processing) <= WORKERS as u64, "{counts:?}");
         note("waiting for the hundred thousand");
         queue.run_until_idle().await;
-        let grown = resident_mib().saturating_sub(before);
+        let grown = peak_mib().saturating_sub(before);
         assert_eq!(queue.counts().await.unwrap().get(View::Done), 100_001);
         assert!(most.load(Ordering::SeqCst) <= WORKERS);
-        assert!(grown < 128, "memory grew by {grown} MiB");
+        // Thirteen when written; 86 if all were promoted by one commit.
+        assert!(grown < 48, "memory grew by {grown} MiB at its peak");
     })
     .await;
 }

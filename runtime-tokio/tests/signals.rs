@@ -1,5 +1,5 @@
-//! [FAULTS 34] A real process that is told to end while it is busy: what it promised is stored, what
-//! it had not finished is given back, and it claims nothing more.
+//! [FAULTS 34] A real process that is told to end while it is busy: what it promised is stored,
+//! what it had not finished is given back, and it claims nothing more.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![cfg(unix)]
 

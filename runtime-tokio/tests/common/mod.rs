@@ -20,7 +20,7 @@ use windlass_runtime_tokio::{Context, JobError, Queue};
 use windlass_store_memory::{Fault, MemoryReader, MemoryStore};
 
 /// How long a test may take, in real time.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 thread_local! {
     /// What the test on this thread has come to, and the rigs it uses.
