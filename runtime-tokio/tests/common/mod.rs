@@ -40,7 +40,12 @@ pub(crate) fn note(step: impl Into<String>) {
 
 /// Runs a test. One that does not end in time fails by its name, and says how far it came.
 pub(crate) async fn within<R>(test: impl Future<Output = R>) -> R {
-    if let Ok(result) = tokio::time::timeout(LIMIT, test).await {
+    within_time(LIMIT, test).await
+}
+
+/// The same, for a test that has much to do.
+pub(crate) async fn within_time<R>(limit: Duration, test: impl Future<Output = R>) -> R {
+    if let Ok(result) = tokio::time::timeout(limit, test).await {
         return result;
     }
     let story = STORY.with_borrow(|story| story[story.len().saturating_sub(10)..].join("; "));
@@ -50,7 +55,7 @@ pub(crate) async fn within<R>(test: impl Future<Output = R>) -> R {
         rig.let_go();
     }
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    panic!("{name} did not end within {LIMIT:?}; it came to: [{story}]; stores: {rigs:?}");
+    panic!("{name} did not end within {limit:?}; it came to: [{story}]; stores: {rigs:?}");
 }
 
 /// Polls a future once, from outside of any runtime.
