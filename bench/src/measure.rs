@@ -120,6 +120,14 @@ impl Line {
     }
 }
 
+/// The figure that this part of all lies below, in thousandths.
+pub(crate) fn quantile(figures: &[u64], thousandths: usize) -> u64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_unstable();
+    let at = (sorted.len() * thousandths / 1_000).min(sorted.len().saturating_sub(1));
+    sorted.get(at).copied().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

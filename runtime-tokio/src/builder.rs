@@ -317,6 +317,7 @@ where
             readers: Readers::new(&self.store)?,
             watchers: Watchers::default(),
             events: Events::new(self.event_buffer),
+            untold: AtomicUsize::new(0),
             durability: self.store.durability(),
             workers,
             stop_grace: self.stop_grace,

@@ -2,6 +2,7 @@
 //! the runtime, where waking is cheap.
 
 use std::future::poll_fn;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use windlass_core::machine::{Input, Run};
@@ -39,6 +40,7 @@ impl Shared {
                 }
             }
             Out::Changed(jobs, queues) => {
+                self.untold.fetch_sub(jobs.len(), Ordering::Relaxed);
                 self.watchers.changed(&jobs);
                 self.events.changed(jobs, queues);
             }

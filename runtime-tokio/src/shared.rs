@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) readers: Readers,
     pub(crate) watchers: Watchers,
     pub(crate) events: Events,
+    /// Changes of jobs that the writer has handed out and the delivery task has not told yet.
+    pub(crate) untold: AtomicUsize,
     pub(crate) durability: Durability,
     pub(crate) workers: usize,
     pub(crate) stop_grace: Millis,

@@ -5,6 +5,7 @@
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use windlass_core::Now;
@@ -17,8 +18,8 @@ use crate::metrics::WriterFigures;
 use crate::shared::{Mail, Out, Response, Shared, Ticket};
 use crate::sync::lock;
 
-/// The most that may wait for the delivery task before changes are told in sum only.
-const AHEAD: usize = 65_536;
+/// The most changes that may wait for the delivery task before they are told in sum only.
+const UNTOLD: usize = 65_536;
 
 pub(crate) struct Writer<S> {
     store: S,
@@ -209,13 +210,16 @@ where
                     self.out.push(Out::Run(run));
                 }
                 Effect::Stop { token, reason } => self.out.push(Out::Stop(token, reason)),
-                Effect::Changed { jobs, queues } => {
-                    if self.shared.outbox.len() > AHEAD {
-                        self.out.push(Out::News);
-                    } else if self.shared.is_watched() {
+                Effect::Changed { jobs, queues } if self.shared.is_watched() => {
+                    let untold = &self.shared.untold;
+                    if untold.fetch_add(jobs.len(), Ordering::Relaxed) < UNTOLD {
                         self.out.push(Out::Changed(jobs, queues));
+                    } else {
+                        untold.fetch_sub(jobs.len(), Ordering::Relaxed);
+                        self.out.push(Out::News);
                     }
                 }
+                Effect::Changed { .. } => {}
             }
         }
         drop(tickets);

@@ -1,12 +1,15 @@
 //! What can be seen from outside: a span per attempt, and that an idle runtime sleeps.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
+use common::within;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -54,7 +57,7 @@ fn every_attempt_has_a_span_that_names_its_job_epoch_kind_and_queue() {
     let spans = Spans::default();
     tracing::subscriber::set_global_default(spans.clone()).unwrap();
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let id = tokio.block_on(async {
+    let id = tokio.block_on(within(async {
         let queue = Runtime::builder(MemoryStore::new())
             .handler("work", |(): (), _: Context| async {})
             .start()
@@ -64,7 +67,7 @@ fn every_attempt_has_a_span_that_names_its_job_epoch_kind_and_queue() {
         queue.wait(id).await.unwrap();
         queue.shutdown(seconds(5)).await;
         id
-    });
+    }));
     let spans = spans.0.lock().unwrap();
     // Another test of this binary may run jobs as well, of another queue.
     let ours = spans.iter().find(|fields| fields["queue"] == "mail").expect("there is a span");
@@ -110,19 +113,22 @@ impl Clock for Noting {
 
 #[tokio::test]
 async fn a_runtime_with_nothing_to_do_sleeps_for_minutes() {
-    let clock = Noting::default();
-    let queue = Runtime::builder(MemoryStore::new())
-        .clock(clock.clone())
-        .handler("work", |(): (), _: Context| async {})
-        .start()
-        .unwrap();
-    let id = queue.enqueue(NewJob::of("work", &()).unwrap()).await.unwrap().id;
-    queue.wait(id).await.unwrap();
-    queue.idle().await.unwrap();
-    let minutes = clock.now().mono.plus(Millis::minutes(5));
-    // The caller is answered just before the writer lies down.
-    while clock.until.lock().unwrap().is_none_or(|until| until < minutes) {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(queue.metrics().running, 0);
+    within(async {
+        let clock = Noting::default();
+        let queue = Runtime::builder(MemoryStore::new())
+            .clock(clock.clone())
+            .handler("work", |(): (), _: Context| async {})
+            .start()
+            .unwrap();
+        let id = queue.enqueue(NewJob::of("work", &()).unwrap()).await.unwrap().id;
+        queue.wait(id).await.unwrap();
+        queue.idle().await.unwrap();
+        let minutes = clock.now().mono.plus(Millis::minutes(5));
+        // The caller is answered just before the writer lies down.
+        while clock.until.lock().unwrap().is_none_or(|until| until < minutes) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(queue.metrics().running, 0);
+    })
+    .await;
 }

@@ -47,11 +47,6 @@ impl<T> Outbox<T> {
         true
     }
 
-    /// How many things wait to be taken.
-    pub(crate) fn len(&self) -> usize {
-        lock(&self.inner).batch.len()
-    }
-
     /// The sender has said its last word.
     pub(crate) fn finish(&self) {
         let mut inner = lock(&self.inner);

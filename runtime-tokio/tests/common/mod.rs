@@ -1,14 +1,67 @@
-//! What the tests of the runtime share: a store that fails, hangs or panics on command, and a
-//! handler that waits for a signal.
+//! What the tests of the runtime share: a time limit, a store that fails, hangs or panics on
+//! command, and a handler that waits for a signal.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use std::cell::RefCell;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
-use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
-use windlass_core::{BatchId, JobId, LeaseToken, Millis, StateName, Wall};
+use windlass_core::store::{
+    Batch, Cause, CommitError, Cursor, Dump, Filter, JobDetail, Outcomes, Page, Reader, Store,
+    StoreError, WorkerRow,
+};
+use windlass_core::{
+    Attempt, BatchId, JobId, LeaseToken, Millis, QueueName, QueueRow, SettingKey, SettingValue,
+    StateName, Wall,
+};
 use windlass_runtime_tokio::{Context, JobError, Queue};
 use windlass_store_memory::{Fault, MemoryReader, MemoryStore};
+
+/// How long a test may take, in real time.
+const LIMIT: Duration = Duration::from_mins(1);
+
+thread_local! {
+    /// What the test on this thread has come to, and the rigs it uses.
+    static STORY: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static RIGS: RefCell<Vec<Rig>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes what a test has come to, to be told should it not end.
+pub(crate) fn note(step: impl Into<String>) {
+    let step = step.into();
+    STORY.with_borrow_mut(|story| {
+        if story.last() != Some(&step) {
+            story.push(step);
+        }
+    });
+}
+
+/// Runs a test. One that does not end in time fails by its name, and says how far it came.
+pub(crate) async fn within<R>(test: impl Future<Output = R>) -> R {
+    within_time(LIMIT, test).await
+}
+
+/// The same, for a test that has much to do.
+pub(crate) async fn within_time<R>(limit: Duration, test: impl Future<Output = R>) -> R {
+    if let Ok(result) = tokio::time::timeout(limit, test).await {
+        return result;
+    }
+    let story = STORY.with_borrow(|story| story[story.len().saturating_sub(10)..].join("; "));
+    let rigs: Vec<String> = RIGS.with_borrow(|rigs| rigs.iter().map(Rig::told).collect());
+    for rig in RIGS.with_borrow(Clone::clone) {
+        // Whoever waits for the store must not wait for ever, or the test could not end.
+        rig.let_go();
+    }
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    panic!("{name} did not end within {limit:?}; it came to: [{story}]; stores: {rigs:?}");
+}
+
+/// Polls a future once, from outside of any runtime.
+pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    std::pin::Pin::new(future).poll(&mut TaskContext::from_waker(Waker::noop()))
+}
 
 /// A memory store that does what its rig says.
 #[derive(Debug)]
@@ -29,18 +82,34 @@ struct State {
     once: Option<Fault>,
     panics: bool,
     held: bool,
-    commits: u64,
+    /// How many readers were made.
+    readers: usize,
+    /// Held by every reader.
+    living: Arc<()>,
     /// Every batch that was committed, in order.
     batches: Vec<Batch>,
     inside: bool,
 }
 
 impl Rig {
+    /// What it has been through.
+    fn told(&self) -> String {
+        let state = self.state.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { fault, held, inside, readers, batches, .. } = &*state;
+        let last = batches.last().map(Batch::len);
+        let commits = batches.len();
+        format!(
+            "{commits} commits, the last of {last:?}; {readers} readers; fault {fault:?}, \
+             held {held}, inside {inside}"
+        )
+    }
+
     pub(crate) fn store(&self) -> Rigged {
         self.on(MemoryStore::new())
     }
 
     pub(crate) fn on(&self, inner: MemoryStore) -> Rigged {
+        RIGS.with_borrow_mut(|rigs| rigs.push(self.clone()));
         Rigged { inner, rig: self.clone() }
     }
 
@@ -68,13 +137,27 @@ impl Rig {
         self.change(|state| state.held = false);
     }
 
-    /// Waits until a commit hangs.
-    pub(crate) fn hangs(&self) {
-        let (state, changed) = &*self.state;
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        while !state.inside {
-            state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+    /// Waits until a commit hangs, on a thread for waiting.
+    pub(crate) async fn hangs(&self) {
+        note("waiting for a commit to hang");
+        let rig = self.clone();
+        let waiting = tokio::task::spawn_blocking(move || {
+            let (state, changed) = &*rig.state;
+            let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            let hangs = changed.wait_timeout_while(state, LIMIT / 2, |state| !state.inside);
+            assert!(!hangs.unwrap_or_else(PoisonError::into_inner).1.timed_out(), "none hangs");
+        });
+        waiting.await.expect("a commit was to hang");
+    }
+
+    /// How many of them are not dropped.
+    pub(crate) fn living_readers(&self) -> usize {
+        self.change(|state| Arc::strong_count(&state.living) - 1)
+    }
+
+    /// How many readers were made.
+    pub(crate) fn readers(&self) -> usize {
+        self.change(|state| state.readers)
     }
 
     /// The batches committed so far.
@@ -107,7 +190,7 @@ impl Rig {
 }
 
 impl Store for Rigged {
-    type Reader = MemoryReader;
+    type Reader = RiggedReader;
 
     fn commit(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
         if let Some(fault) = self.rig.pass() {
@@ -140,8 +223,66 @@ impl Store for Rigged {
         self.inner.changed()
     }
 
-    fn reader(&self) -> Result<MemoryReader, StoreError> {
-        self.inner.reader()
+    fn reader(&self) -> Result<RiggedReader, StoreError> {
+        let living = self.rig.change(|state| {
+            state.readers += 1;
+            Arc::clone(&state.living)
+        });
+        Ok(RiggedReader { inner: self.inner.reader()?, _living: living })
+    }
+}
+
+/// A reader whose end can be seen.
+#[derive(Debug)]
+pub(crate) struct RiggedReader {
+    inner: MemoryReader,
+    _living: Arc<()>,
+}
+
+impl Reader for RiggedReader {
+    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, StoreError> {
+        self.inner.jobs(ids)
+    }
+
+    fn list(
+        &mut self,
+        filter: &Filter,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.inner.list(filter, after, limit)
+    }
+
+    fn queues(&mut self) -> Result<Vec<QueueRow>, StoreError> {
+        self.inner.queues()
+    }
+
+    fn queue(&mut self, name: &QueueName) -> Result<Option<QueueRow>, StoreError> {
+        self.inner.queue(name)
+    }
+
+    fn oldest_ready(&mut self, queue: &QueueName) -> Result<Option<Wall>, StoreError> {
+        self.inner.oldest_ready(queue)
+    }
+
+    fn next_due(&mut self) -> Result<Option<Wall>, StoreError> {
+        self.inner.next_due()
+    }
+
+    fn attempts(&mut self, id: JobId) -> Result<Vec<Attempt>, StoreError> {
+        self.inner.attempts(id)
+    }
+
+    fn workers(&mut self) -> Result<Vec<WorkerRow>, StoreError> {
+        self.inner.workers()
+    }
+
+    fn settings(&mut self) -> Result<Vec<(SettingKey, SettingValue)>, StoreError> {
+        self.inner.settings()
+    }
+
+    fn dump(&mut self) -> Result<Dump, StoreError> {
+        self.inner.dump()
     }
 }
 
@@ -177,7 +318,10 @@ impl Paced {
 impl Pace {
     /// Waits until the next handler has started.
     pub(crate) async fn started(&mut self) -> LeaseToken {
-        self.started.recv().await.expect("a handler was to start")
+        note("waiting for a handler to start");
+        let token = self.started.recv().await.expect("a handler was to start");
+        note(format!("{token:?} has started"));
+        token
     }
 
     pub(crate) fn has_started(&mut self) -> bool {
@@ -192,6 +336,7 @@ impl Pace {
 
 /// The state a job is in.
 pub(crate) async fn state(queue: &Queue, id: JobId) -> StateName {
+    note(format!("reading job {id}; {:?}", queue.health()));
     let found = queue.get(id).await.expect("the store can be read");
     found.expect("the job exists").job.state.name()
 }

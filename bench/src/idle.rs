@@ -1,0 +1,177 @@
+//! The `idle` and `pickup` scenarios: what a runtime costs while nothing is to be done, and how
+//! soon it starts a job that comes then, beside one sync of the same disk.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::sync::mpsc;
+use windlass_core::When;
+use windlass_core::store::Store;
+use windlass_core::{Delay, NewJob};
+use windlass_runtime_tokio::{Clock, Context, Runtime, SystemClock};
+
+use crate::bare::{Bare, KIND, LOAD, Outcome, Place, on_store};
+use crate::measure::{Line, quantile};
+use crate::proc;
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub(crate) struct Idle {
+    #[command(flatten)]
+    place: Place,
+    /// For how long to do nothing.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Jobs scheduled for next year, which wait meanwhile.
+    #[arg(long, default_value_t = 0)]
+    scheduled: usize,
+    /// Say that no other process writes, so that nobody has to look for changes.
+    #[arg(long)]
+    alone: bool,
+    /// One JSON line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub(crate) struct Pickup {
+    #[command(flatten)]
+    place: Place,
+    /// How many jobs, one after the other, each into an idle runtime.
+    #[arg(long, default_value_t = 1_000)]
+    jobs: usize,
+    /// One JSON line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does nothing for a while, and tells what that took.
+pub(crate) fn idle(options: &Idle) -> Outcome<String> {
+    let folder = options.place.folder()?;
+    let path = folder.path();
+    on_store!(options.place, path, |store| idle_on(options, store))
+}
+
+fn idle_on<S>(options: &Idle, store: S) -> Outcome<String>
+where
+    S: Store + Send + 'static,
+    S::Reader: Send + 'static,
+{
+    let mut bare = Bare::new(store)?;
+    let later = NewJob { when: When::After(Delay::new(YEAR_MS)?), ..options.place.job()? };
+    bare.enqueue(&later, options.scheduled, LOAD)?;
+    let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let (before, after) = tokio.block_on(async {
+        let builder = Runtime::builder(bare.store).handler(KIND, |_: String, _: Context| async {});
+        let queue = if options.alone { builder.alone() } else { builder }.start()?;
+        // A job first, so that everything has been used once; then a moment for what it leaves.
+        let id = queue.enqueue(options.place.job()?).await?.id;
+        queue.wait(id).await?;
+        queue.idle().await?;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let before = proc::look()?;
+        tokio::time::sleep(Duration::from_secs(options.seconds)).await;
+        let after = proc::look()?;
+        queue.shutdown(Duration::from_secs(10)).await;
+        Outcome::Ok((before, after))
+    })?;
+    let on_core = Duration::from_nanos(after.on_core_ns - before.on_core_ns);
+    let percent =
+        100.0 * on_core.as_secs_f64() / Duration::from_secs(options.seconds).as_secs_f64();
+    let line = Line::new(options.json, "idle")
+        .word("store", options.place.name())
+        .word("alone", if options.alone { "yes" } else { "no" })
+        .count("scheduled", options.scheduled)
+        .count("seconds", usize::try_from(options.seconds)?)
+        .count("on_core_us", usize::try_from(on_core.as_micros())?)
+        .ratio("core_percent", percent)
+        .count("context_switches", usize::try_from(after.switches - before.switches)?)
+        .count("rss_kib", usize::try_from(after.rss_kib)?);
+    Ok(line.finish())
+}
+
+const YEAR_MS: u64 = 31_536_000_000;
+
+/// Enqueues into an idle runtime and tells how soon the handler starts.
+pub(crate) fn pickup(options: &Pickup) -> Outcome<String> {
+    let folder = options.place.folder()?;
+    let path = folder.path();
+    let disk = Disk::new(path)?;
+    on_store!(options.place, path, |store| pickup_on(options, store, &disk))
+}
+
+fn pickup_on<S>(options: &Pickup, store: S, disk: &Disk) -> Outcome<String>
+where
+    S: Store + Send + 'static,
+    S::Reader: Send + 'static,
+{
+    let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let (pickups, syncs) = tokio.block_on(async {
+        let (tell, mut started) = mpsc::unbounded_channel();
+        let queue = Runtime::builder(store)
+            .handler(KIND, move |_: String, _: Context| {
+                let _ = tell.send(SystemClock.micros());
+                async {}
+            })
+            .start()?;
+        let (mut pickups, mut syncs) = (Vec::new(), Vec::new());
+        for at in 0..options.jobs + WARM_UP {
+            queue.idle().await?;
+            let sync = disk.sync()?;
+            let began = SystemClock.micros();
+            queue.enqueue(options.place.job()?).await?;
+            let start = started.recv().await.ok_or("no handler runs any more")?;
+            if at >= WARM_UP {
+                pickups.push(start.saturating_sub(began));
+                syncs.push(sync);
+            }
+        }
+        queue.shutdown(Duration::from_secs(10)).await;
+        Outcome::Ok((pickups, syncs))
+    })?;
+    let [p50, p99] = [500, 990].map(|part| quantile(&pickups, part));
+    let [sync50, sync99] = [500, 990].map(|part| quantile(&syncs, part));
+    let line = Line::new(options.json, "pickup")
+        .word("store", options.place.name())
+        .count("jobs", options.jobs)
+        .count("p50_us", usize::try_from(p50)?)
+        .count("p99_us", usize::try_from(p99)?)
+        .count("sync_p50_us", usize::try_from(sync50)?)
+        .count("sync_p99_us", usize::try_from(sync99)?)
+        .ratio("p50_by_bound", ratio(p50, sync50 * 3 / 2 + 300))
+        .ratio("p99_by_bound", ratio(p99, (sync50 * 3 / 2 + 300) * 5));
+    Ok(line.finish())
+}
+
+/// Jobs before the measurement begins.
+const WARM_UP: usize = 20;
+
+#[expect(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
+fn ratio(one: u64, other: u64) -> f64 {
+    one as f64 / other.max(1) as f64
+}
+
+/// A file that is overwritten and synced, as a log is.
+struct Disk {
+    file: File,
+}
+
+impl Disk {
+    fn new(folder: &std::path::Path) -> Outcome<Self> {
+        let file = File::create(folder.join("sync"))?;
+        file.write_all_at(&vec![1; 65_536], 0)?;
+        file.sync_all()?;
+        Ok(Self { file })
+    }
+
+    /// How long it takes to overwrite 4 KiB and sync them, in microseconds.
+    fn sync(&self) -> Outcome<u64> {
+        let began = SystemClock.micros();
+        self.file.write_all_at(&[2; 4_096], 8_192)?;
+        self.file.sync_data()?;
+        Ok(SystemClock.micros() - began)
+    }
+}

@@ -1,0 +1,177 @@
+//! The `lifecycle` and `drain` scenarios: whole lives of jobs through the runtime, beside the same
+//! commits without it. Producers enqueue one by one, each waiting for its durable receipt.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::Args;
+use windlass_core::View;
+use windlass_core::store::Store;
+use windlass_runtime_tokio::{Clock, Context, Queue, Runtime, SystemClock};
+
+use crate::bare::{Bare, KIND, LOAD, Outcome, Place, on_store};
+use crate::measure::{Line, median, rate, time};
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// Jobs that run at once; 64 if not given, or twice as many as there are producers: with fewer,
+    /// jobs come to stand in line, and each is written once more on its way.
+    #[arg(long)]
+    workers: Option<usize>,
+    /// How many jobs.
+    #[arg(long, default_value_t = 100_000)]
+    jobs: usize,
+    /// How often to measure; the middle figures are told.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
+    /// One JSON line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The same, and who enqueues.
+#[derive(Debug, Args)]
+pub(crate) struct WithProducers {
+    #[command(flatten)]
+    options: Options,
+    /// Tasks that enqueue, each one job after the other.
+    #[arg(long, default_value_t = 64)]
+    producers: usize,
+}
+
+/// What one round of the runtime shows.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    per_s: f64,
+    ceiling: f64,
+    commits: u64,
+    commit_us: f64,
+}
+
+/// Producers and workers at once, until everything is done.
+pub(crate) fn lifecycle(given: &WithProducers) -> Outcome<String> {
+    let producers = given.producers.max(1);
+    let workers = given.options.workers.unwrap_or(2 * producers);
+    rounds(&given.options, "lifecycle", producers, workers)
+}
+
+/// Workers only: the jobs are there before.
+pub(crate) fn drain(options: &Options) -> Outcome<String> {
+    rounds(options, "drain", 0, options.workers.unwrap_or(64))
+}
+
+/// The runtime and the bare store take turns, so that noise meets both alike.
+fn rounds(options: &Options, scenario: &str, producers: usize, workers: usize) -> Outcome<String> {
+    let (mut all, place, jobs) = (Vec::new(), &options.place, options.jobs);
+    let batch = if producers == 0 { workers } else { producers };
+    for _ in 0..options.rounds.max(1) {
+        let folder = place.folder()?;
+        let bare = folder.path().join("bare");
+        let ours = folder.path().join("ours");
+        let ceiling =
+            on_store!(place, bare, |store| ceiling(place, store, jobs, producers, batch))?;
+        let round = on_store!(place, ours, |store| ours_on(place, store, jobs, producers, workers));
+        all.push(Round { ceiling, ..round? });
+    }
+    let of = |figure: fn(&Round) -> f64| median(all.iter().map(figure).collect());
+    let (per_s, ceiling) = (of(|round| round.per_s), of(|round| round.ceiling));
+    let commits = all.first().map_or(0, |round| round.commits);
+    let line = Line::new(options.json, scenario)
+        .word("store", place.name())
+        .count("producers", producers)
+        .count("workers", workers)
+        .count("jobs", jobs)
+        .count("rounds", options.rounds.max(1))
+        .rate("jobs_per_s", per_s)
+        .rate("ceiling_per_s", ceiling)
+        .ratio("ratio", of(|round| round.per_s / round.ceiling))
+        .count("commits", usize::try_from(commits)?)
+        .rate("commit_us", of(|round| round.commit_us));
+    Ok(line.finish())
+}
+
+fn ceiling<S: Store>(
+    place: &Place,
+    store: S,
+    jobs: usize,
+    producers: usize,
+    batch: usize,
+) -> Outcome<f64> {
+    let (mut bare, job) = (Bare::new(store)?, place.job()?);
+    let took = if producers == 0 {
+        bare.enqueue(&job, jobs, LOAD)?;
+        time(|| bare.work(&job, jobs, batch))?.1
+    } else {
+        time(|| bare.live(&job, jobs, batch))?.1
+    };
+    Ok(rate(jobs, took))
+}
+
+fn ours_on<S>(
+    place: &Place,
+    store: S,
+    jobs: usize,
+    producers: usize,
+    workers: usize,
+) -> Outcome<Round>
+where
+    S: Store + Send + 'static,
+    S::Reader: Send + 'static,
+{
+    let mut bare = Bare::new(store)?;
+    if producers == 0 {
+        bare.enqueue(&place.job()?, jobs, LOAD)?;
+    }
+    let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    tokio.block_on(async {
+        let began = SystemClock.micros();
+        let queue = Runtime::builder(bare.store)
+            .workers(workers)
+            .handler(KIND, |_: String, _: Context| async {})
+            .start()?;
+        if producers > 0 {
+            produce(&queue, place, jobs, producers).await?;
+        }
+        queue.idle().await?;
+        let micros = SystemClock.micros() - began;
+        let done = queue.counts().await?.get(View::Done);
+        if done != jobs as u64 {
+            return Err(format!("{done} of {jobs} jobs are done").into());
+        }
+        let commit = queue.metrics().commit;
+        queue.shutdown(std::time::Duration::from_secs(10)).await;
+        let took = std::time::Duration::from_micros(micros);
+        let commits = commit.count();
+        let mean = per(commit.sum, commits);
+        Ok(Round { per_s: rate(jobs, took), ceiling: 0.0, commits, commit_us: mean })
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
+fn per(sum: u64, count: u64) -> f64 {
+    sum as f64 / count.max(1) as f64
+}
+
+/// Each producer takes the next job while there is one, and waits for its receipt.
+async fn produce(queue: &Queue, place: &Place, jobs: usize, producers: usize) -> Outcome<()> {
+    let next = Arc::new(AtomicUsize::new(0));
+    let job = place.job()?;
+    let tasks: Vec<_> = (0..producers)
+        .map(|_| {
+            let (queue, next, job) = (queue.clone(), Arc::clone(&next), job.clone());
+            tokio::spawn(async move {
+                while next.fetch_add(1, Ordering::Relaxed) < jobs {
+                    queue.enqueue(job.clone()).await?;
+                }
+                Ok::<(), windlass_runtime_tokio::EnqueueError>(())
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await??;
+    }
+    Ok(())
+}

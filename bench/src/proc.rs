@@ -1,0 +1,41 @@
+//! What the kernel says about this process: time on a core, context switches, memory. Threads that
+//! end between two looks are not seen, so looks are taken while nothing starts or ends.
+
+use std::fs;
+
+use crate::bare::Outcome;
+
+/// One look.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Look {
+    /// Time on a core, of all threads, in nanoseconds.
+    pub(crate) on_core_ns: u64,
+    /// How often a thread left a core, of itself or not.
+    pub(crate) switches: u64,
+    /// Resident memory, in KiB.
+    pub(crate) rss_kib: u64,
+}
+
+/// Looks now.
+pub(crate) fn look() -> Outcome<Look> {
+    let mut seen = Look::default();
+    for thread in fs::read_dir("/proc/self/task")? {
+        let folder = thread?.path();
+        // Time on a core, time in line for one, and how often it was given one.
+        let schedule = fs::read_to_string(folder.join("schedstat"))?;
+        let on_core = schedule.split_whitespace().next().ok_or("schedstat is empty")?;
+        seen.on_core_ns += on_core.parse::<u64>()?;
+        let status = fs::read_to_string(folder.join("status"))?;
+        let switches = status.lines().filter(|line| line.contains("ctxt_switches"));
+        seen.switches += switches.filter_map(number).sum::<u64>();
+    }
+    let status = fs::read_to_string("/proc/self/status")?;
+    let rss = status.lines().find(|line| line.starts_with("VmRSS:"));
+    seen.rss_kib = rss.and_then(number).ok_or("the kernel does not tell VmRSS")?;
+    Ok(seen)
+}
+
+/// The number behind the name of a line.
+fn number(line: &str) -> Option<u64> {
+    line.split_whitespace().nth(1)?.parse().ok()
+}
