@@ -44,6 +44,7 @@ mod clock;
 mod context;
 mod deliver;
 mod error;
+mod fingerprint;
 mod handler;
 mod lifecycle;
 mod metrics;
@@ -64,10 +65,11 @@ pub use context::Context;
 pub use error::{
     CommandError, EnqueueError, ReadError, ReportError, StartError, Unserved, WaitError,
 };
+pub use fingerprint::fingerprint;
 pub use handler::{IntoVerdict, JobError};
 pub use lifecycle::Report;
 pub use metrics::{Attempts, BUCKETS, Histogram, Metrics, Refusals};
-pub use new_job::{InvalidJob, NewJob, days, fingerprint, hours, minutes, seconds};
+pub use new_job::{InvalidJob, NewJob, days, hours, minutes, seconds};
 pub use queue::{Queue, Receipt};
 pub use supervise::Health;
 pub use watch::{Event, EventStream};

@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
 use thiserror::Error;
 use windlass_core::{
-    Delay, Fingerprint, FingerprintBuilder, Idempotency, IdempotencyKey, JobTimeout, Kind,
-    LeaseLength, MaxRetries, NameError, OutOfRange, Payload, PayloadError, Priority, QueueName,
-    RetryPolicy, Wall, When,
+    Delay, Idempotency, IdempotencyKey, JobTimeout, Kind, LeaseLength, MaxRetries, NameError,
+    OutOfRange, Payload, PayloadError, Priority, QueueName, RetryPolicy, Wall, When,
 };
+
+use crate::fingerprint::fingerprint;
 
 /// Why something is not a job that can be enqueued. No attempt will mend it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -176,34 +176,6 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The fingerprint of a JSON text: the same however the same JSON is written, with its keys in
-/// whatever order.
-pub fn fingerprint(json: &str) -> Result<Fingerprint, serde_json::Error> {
-    let value: Value = serde_json::from_str(json)?;
-    Ok(add(FingerprintBuilder::new(), &value).finish())
-}
-
-fn add(builder: FingerprintBuilder, value: &Value) -> FingerprintBuilder {
-    match value {
-        Value::Null => builder.number(0),
-        Value::Bool(value) => builder.number(1).number(u64::from(*value)),
-        Value::Number(number) => builder.number(2).bytes(number.to_string().as_bytes()),
-        Value::String(text) => builder.number(3).bytes(text.as_bytes()),
-        Value::Array(values) => {
-            let builder = builder.number(4).number(values.len() as u64);
-            values.iter().fold(builder, add)
-        }
-        Value::Object(fields) => {
-            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
-            fields.sort_by_key(|(name, _)| *name);
-            let builder = builder.number(5).number(fields.len() as u64);
-            fields
-                .into_iter()
-                .fold(builder, |builder, (name, value)| add(builder.bytes(name.as_bytes()), value))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,14 +185,5 @@ mod tests {
         let job = NewJob::of("a", &()).unwrap().priority(2_000).queue("a/b");
         let refused = job.check().unwrap_err();
         assert!(refused.to_string().starts_with("priority must be between"), "{refused}");
-    }
-
-    #[test]
-    fn a_fingerprint_sees_the_json_and_not_how_it_is_written() {
-        let of = |json| fingerprint(json).unwrap();
-        assert_eq!(of(r#"{"a":1,"b":[2]}"#), of(r#" {"b": [2], "a": 1}"#));
-        assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":"1"}"#));
-        assert_ne!(of("[[1],2]"), of("[[1,2]]"));
-        assert_ne!(of("null"), of("[]"));
     }
 }

@@ -20,7 +20,7 @@ use crate::space;
 use crate::tx::SqliteTx;
 
 /// How often a process looks whether another has written.
-const CHANGE_CHECK: Millis = Millis::new(100);
+const CHANGE_CHECK: Millis = Millis::new(250);
 
 /// How long to wait, when a store is opened anew, until nobody else has it open.
 const ALONE: Duration = Duration::from_secs(1);
