@@ -1,7 +1,7 @@
 //! Whether two payloads are the same JSON, however they are written.
 //!
-//! Numbers that a float cannot tell apart are compared as they are written: two requests that differ
-//! in the twentieth digit are two requests.
+//! Numbers that a float cannot tell apart are compared as they are written: two requests that
+//! differ in the twentieth digit are two requests.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
