@@ -96,6 +96,18 @@ impl MaxRetries {
 }
 
 impl LeaseLength {
+    /// For how long the store may fail before holders of such a lease have to stop. The dispatcher
+    /// extends leases at a third of their length, so two thirds were left when the trouble began.
+    pub const fn bears_trouble(self) -> Millis {
+        self.millis().part(2)
+    }
+
+    /// How long a holder has to end once it was told that its lease cannot be extended: the
+    /// dispatcher tells it with a tenth left, and it must be gone before the rest is.
+    pub const fn time_to_end(self) -> Millis {
+        self.millis().part(20)
+    }
+
     /// The length of time.
     pub const fn millis(self) -> Millis {
         Millis::new(self.0)
@@ -133,5 +145,15 @@ mod tests {
         assert_eq!(Priority::new(-1_000), Ok(Priority::MIN));
         assert_eq!(LeaseLength::new(999).unwrap_err().field, "visibility_timeout_ms");
         assert_eq!(Delay::new(u64::MAX).unwrap_err().max, i128::from(MAX_AHEAD.get()));
+    }
+
+    #[test]
+    fn a_holder_that_is_told_in_time_is_gone_before_its_lease_ends() {
+        for length in [LeaseLength::MIN, LeaseLength::DEFAULT, LeaseLength::MAX] {
+            let (whole, third) = (length.millis(), length.millis().part(3));
+            let told_late = third.plus(length.bears_trouble());
+            assert!(told_late <= whole.part(10).times(9), "{length:?}");
+            assert!(length.time_to_end() < whole.part(10), "{length:?}");
+        }
     }
 }

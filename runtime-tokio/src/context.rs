@@ -95,13 +95,16 @@ impl Attempt {
         }
     }
 
+    /// The length of its lease as it was claimed.
+    pub(crate) fn lease_length(&self) -> LeaseLength {
+        self.job.lease().map_or(self.job.visibility_timeout, |lease| lease.length)
+    }
+
     /// How long its handler has to end once it was told to stop, before it is dropped.
     pub(crate) fn grace(&self, reason: StopReason) -> Millis {
         let grace = self.shared.stop_grace;
-        let lease = self.job.visibility_timeout.millis();
         match reason {
-            // A tenth of the lease is left: the handler must be gone before it ends.
-            StopReason::LeaseLost => grace.min(lease.part(20)),
+            StopReason::LeaseLost => grace.min(self.lease_length().time_to_end()),
             // The machine waits for as long as it was told, and leaves what has not ended.
             StopReason::Shutdown => grace.min(self.shared.force_grace.part(2)),
             StopReason::Cancelled | StopReason::TimedOut => grace,

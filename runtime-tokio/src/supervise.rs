@@ -114,11 +114,9 @@ impl Shared {
     }
 }
 
-/// For how long a store may fail before a lease is in danger. Leases are extended at a third of
-/// their length, so at least two thirds were left when the trouble began.
+/// For how long a store may fail before the lease of an attempt is in danger.
 fn danger(attempt: &Attempt) -> Millis {
-    let lease = attempt.job.lease().map_or(attempt.job.visibility_timeout, |lease| lease.length);
-    lease.millis().part(2)
+    attempt.lease_length().bears_trouble()
 }
 
 /// The watchdog does not look more often than this.

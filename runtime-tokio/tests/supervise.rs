@@ -264,7 +264,8 @@ async fn a_call_of_the_store_that_never_returns_is_noticed_and_nobody_waits_for_
         }
         let report = stopping.await.unwrap();
         assert!(report.cause.is_some() && report.forced, "{report:?}");
-        let _ = asked;
+        let took = clock.now().mono.since(asked);
+        assert!((300_000..305_000).contains(&took.get()), "the shutdown took {took}");
         rig.let_go();
     })
     .await;

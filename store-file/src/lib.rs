@@ -1,10 +1,12 @@
 //! What the stores that lie in files have in common: files for their owner alone, names that are
-//! durable, and noticing that somebody meddles with a file that is in use.
+//! durable, noticing that somebody meddles with a file that is in use, and rows kept at hand.
 //!
-//! It knows files, and nothing of what is in them.
+//! It knows nothing of how jobs lie in the files.
 
 mod make;
+mod recent;
 mod watch;
 
 pub use make::{directory_of, make_directory, make_file, sync_directory};
+pub use recent::Recent;
 pub use watch::{Meddled, Watched};

@@ -26,7 +26,6 @@ mod error;
 mod names;
 mod open;
 mod reader;
-mod recent;
 mod rows;
 mod slot;
 mod sorted;

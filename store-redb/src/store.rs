@@ -7,13 +7,12 @@ use std::sync::Arc;
 use redb::{Durability, StorageBackend};
 use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
 use windlass_core::{BatchId, Wall, apply};
-use windlass_store_file::Meddled;
+use windlass_store_file::{Meddled, Recent};
 
 use crate::error::{Class, OpenError, TxError};
 use crate::names::Names;
 use crate::open::Source;
 use crate::reader::RedbReader;
-use crate::recent::Recent;
 use crate::slot::Slot;
 use crate::tx::{RedbTx, Rows};
 

@@ -11,11 +11,11 @@ use windlass_core::{
     Counts, Excerpt, IdempotencyKey, Job, JobId, KeyRecord, Kind, Lease, Payload, Queue, QueueName,
     QueueRow, QueueSettings, Queues, Rank, State, View, Wall,
 };
+use windlass_store_file::Recent;
 
 use crate::bytes::utf8;
 use crate::error::TxError;
 use crate::names::Names;
-use crate::recent::Recent;
 use crate::rows::{self, JobRow, QueueBytes, bad};
 use crate::sorted::get_all;
 use crate::tables::{

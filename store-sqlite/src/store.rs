@@ -15,7 +15,7 @@ use crate::log::{self, Log};
 use crate::names::Names;
 use crate::open::{self, Place};
 use crate::reader::{Pool, SqliteReader};
-use crate::recent::Recent;
+use crate::recent::Versioned;
 use crate::space;
 use crate::tx::SqliteTx;
 
@@ -41,7 +41,7 @@ pub struct SqliteStore {
     /// More pages are free than need be kept.
     spacious: bool,
     names: Names,
-    recent: Recent,
+    recent: Versioned,
     seen: Option<i64>,
 }
 
@@ -71,7 +71,7 @@ impl SqliteStore {
             conn: Ok(conn),
             distrusted: false,
             names: Names::default(),
-            recent: Recent::default(),
+            recent: Versioned::default(),
             seen: None,
         })
     }
@@ -88,8 +88,7 @@ impl SqliteStore {
         let begun = execute(conn, "BEGIN IMMEDIATE");
         begun.map_err(|error| error.before_commit())?;
         let worked = data_version(conn).and_then(|version| {
-            self.recent.begin(version);
-            let recent = Some(&mut self.recent);
+            let recent = Some(self.recent.begin(version));
             let mut tx = SqliteTx { conn, names: &mut self.names, recent, now };
             let outcomes = apply(&mut tx, batch)?;
             if outcomes.wrote && (self.spacious || batch.purge.is_some()) {
@@ -126,7 +125,7 @@ impl SqliteStore {
     /// Ends a transaction that failed. Names it has given out are forgotten.
     fn undo(&mut self) {
         self.names.forget();
-        self.recent.forget();
+        self.recent.rows.forget();
         let open = self.conn.as_ref().ok().filter(|conn| !conn.is_autocommit());
         // If even this fails, the connection cannot be used any more.
         if let Some(Err(error)) = open.map(|conn| execute(conn, "ROLLBACK")) {
@@ -166,7 +165,7 @@ impl SqliteStore {
         self.fail(&Cause::new("it is being opened anew"));
         self.pool.clear();
         self.names.forget();
-        self.recent.forget();
+        self.recent.rows.forget();
         let alone = log::move_alone(&self.place, ALONE)?;
         if self.distrusted && !alone {
             return Err(OpenError::NotAlone { path: self.place.path.clone() });

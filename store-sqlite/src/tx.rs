@@ -7,10 +7,10 @@ use windlass_core::{
     MaxRetries, MaxRunning, Payload, Queue, QueueName, QueueRow, QueueSettings, Queues, Rank, View,
     Wall,
 };
+use windlass_store_file::Recent;
 
 use crate::error::TxError;
 use crate::names::Names;
-use crate::recent::Recent;
 use crate::rows::{
     bad, excerpt, id_code, job, job_columns, job_id, optional, rank_code, small, text, view_code,
 };

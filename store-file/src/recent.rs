@@ -1,7 +1,8 @@
 //! The leased jobs as this process has last written them: most jobs that are settled or heard from
-//! were claimed a moment ago, and need not be read again.
+//! were claimed by it a moment ago, and need not be read again.
 //!
-//! The file belongs to one process, so a row is as it was left, until a transaction fails.
+//! A row is as it was left until somebody else commits or a transaction fails. The store knows
+//! when, and has everything forgotten then.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +14,18 @@ const MOST: usize = 10_000;
 
 /// The leased jobs this process has written.
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
+pub struct Recent {
     jobs: BTreeMap<JobId, Job>,
 }
 
 impl Recent {
     /// A row, which is then no longer remembered: whoever asks for it mostly writes it.
-    pub(crate) fn take(&mut self, id: JobId) -> Option<Job> {
+    pub fn take(&mut self, id: JobId) -> Option<Job> {
         self.jobs.remove(&id)
     }
 
     /// Follows what was written. If the transaction fails, everything must be forgotten.
-    pub(crate) fn absorb(&mut self, changes: Changes) {
+    pub fn absorb(&mut self, changes: Changes) {
         for moved in &changes.removes {
             self.jobs.remove(&moved.job.id);
         }
@@ -38,7 +39,8 @@ impl Recent {
         }
     }
 
-    pub(crate) fn forget(&mut self) {
+    /// Forgets everything.
+    pub fn forget(&mut self) {
         *self = Self::default();
     }
 }
