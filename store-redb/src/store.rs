@@ -7,7 +7,7 @@ use std::sync::Arc;
 use redb::{Durability, StorageBackend};
 use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
 use windlass_core::{BatchId, Wall, apply};
-use windlass_store_file::{Meddled, Recent};
+use windlass_store_file::{Meddled, Recent, leave_reserve};
 
 use crate::error::{Class, OpenError, TxError};
 use crate::names::Names;
@@ -182,6 +182,7 @@ impl Store for RedbStore {
     type Reader = RedbReader;
 
     fn commit(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
+        leave_reserve(&self.source.path, batch)?;
         self.run(now, batch).or_else(|failure| self.fail(failure, batch.id))
     }
 

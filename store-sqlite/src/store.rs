@@ -8,6 +8,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
 use windlass_core::{BatchId, Millis, Wall, apply};
+use windlass_store_file::leave_reserve;
 
 use crate::error::{OpenError, TxError};
 use crate::files::Files;
@@ -85,6 +86,7 @@ impl SqliteStore {
         let conn = usable(&self.conn);
         let conn = conn.map_err(|cause| CommitError::Fatal { cause, outcomes: None })?;
         self.files.check(&self.place).map_err(|meddled| meddled.before_commit())?;
+        leave_reserve(&self.place.path, batch)?;
         let begun = execute(conn, "BEGIN IMMEDIATE");
         begun.map_err(|error| error.before_commit())?;
         let worked = data_version(conn).and_then(|version| {

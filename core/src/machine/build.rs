@@ -34,6 +34,13 @@ impl Machine {
     }
 
     fn poll_commit(&mut self, now: Now) -> Option<StoreCall> {
+        // Where space is short, what brings no new job goes first and alone: it must not wait for
+        // those that do.
+        let alone = if self.link.is_full() { self.make_batch(now, false) } else { None };
+        alone.or_else(|| self.make_batch(now, true))
+    }
+
+    fn make_batch(&mut self, now: Now, growing: bool) -> Option<StoreCall> {
         let id = BatchId { process: self.process, seq: self.next_seq };
         let mut batch = Batch::new(id, self.policy);
         let running = self.phase() == Phase::Running;
@@ -48,9 +55,8 @@ impl Machine {
         let beats = in_flight.local_beats.iter();
         let beats = beats.map(|token| Beat { token: *token, extend: None, progress: None });
         batch.beats.extend(beats);
-        // Where space is short, what workers report goes alone: it must not wait for new jobs.
-        if !self.link.is_full() || batch.settles.is_empty() && batch.beats.is_empty() {
-            in_flight.admin = self.pending.admin.take(limit, &mut batch.admin);
+        in_flight.admin = self.pending.admin.take(limit, &mut batch.admin);
+        if growing {
             in_flight.enqueues = self.pending.enqueues.take(limit, &mut batch.enqueues);
         }
         if running {

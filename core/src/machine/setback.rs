@@ -10,6 +10,17 @@ use super::{Machine, Now};
 use crate::store::{Batch, Cause, Outcomes};
 use crate::{LeaseToken, RequestId};
 
+/// What a client asked for, by how much space it may need.
+#[derive(Debug, Clone, Copy)]
+enum Need {
+    /// To store new jobs.
+    New,
+    /// An operator's command.
+    Order,
+    /// A worker's report or heartbeat.
+    Report,
+}
+
 impl Machine {
     /// Takes a batch apart that was not committed: its commands wait again.
     pub(super) fn restore(&mut self, now: Now, batch: Batch, in_flight: InFlight, cause: &Cause) {
@@ -18,7 +29,8 @@ impl Machine {
         });
     }
 
-    /// The same, where the store has no space left: what would need more of it is refused.
+    /// The same, where the store has no space left: new jobs are refused; and operators, if there
+    /// was none for their commands alone.
     pub(super) fn restore_full(
         &mut self,
         now: Now,
@@ -26,27 +38,35 @@ impl Machine {
         in_flight: InFlight,
         cause: &Cause,
     ) {
-        self.take_apart(now, batch, in_flight, |grows, tries| {
-            let refused = || Refused::StoreFull(cause.clone());
-            (grows || tries).then(refused)
+        let alone = batch.enqueues.is_empty();
+        self.take_apart(now, batch, in_flight, |need, tries| {
+            let refused = match need {
+                Need::New => true,
+                Need::Order => alone || tries,
+                Need::Report => tries,
+            };
+            refused.then(|| Refused::StoreFull(cause.clone()))
         });
+        for request in self.pending.enqueues.dismiss() {
+            self.refuse(request, Refused::StoreFull(cause.clone()));
+        }
     }
 
-    /// Takes a batch apart. `refuse` says whether a client is told no, and how: given whether its
-    /// commands make the store grow, and whether they were tried often enough.
+    /// Takes a batch apart. `refuse` says whether a client is told no, and how: given what it asked
+    /// for, and whether that was tried often enough.
     fn take_apart(
         &mut self,
         now: Now,
         batch: Batch,
         in_flight: InFlight,
-        refuse: impl Fn(bool, bool) -> Option<Refused>,
+        refuse: impl Fn(Need, bool) -> Option<Refused>,
     ) {
         let most = self.limits.tries;
         let mut told: Vec<(RequestId, Refused)> = Vec::new();
-        let mut give_up = |taken: Taken, grows: bool| match taken.from {
+        let mut give_up = |taken: Taken, need: Need| match taken.from {
             Asker::Local | Asker::Machine => false,
             Asker::Request(request) => {
-                let refused = refuse(grows, taken.tries + 1 >= most);
+                let refused = refuse(need, taken.tries + 1 >= most);
                 let gives_up = refused.is_some();
                 told.extend(refused.map(|refused| (request, refused)));
                 gives_up
@@ -55,10 +75,10 @@ impl Machine {
         let Batch { settles, mut beats, admin, enqueues, claims, .. } = batch;
         beats.truncate(beats.len() - in_flight.local_beats.len());
         let pending = &mut self.pending;
-        pending.settles.restore(in_flight.settles, settles, |taken| give_up(taken, false));
-        pending.beats.restore(in_flight.beats, beats, |taken| give_up(taken, false));
-        pending.admin.restore(in_flight.admin, admin, |taken| give_up(taken, true));
-        pending.enqueues.restore(in_flight.enqueues, enqueues, |taken| give_up(taken, true));
+        pending.settles.restore(in_flight.settles, settles, |taken| give_up(taken, Need::Report));
+        pending.beats.restore(in_flight.beats, beats, |taken| give_up(taken, Need::Report));
+        pending.admin.restore(in_flight.admin, admin, |taken| give_up(taken, Need::Order));
+        pending.enqueues.restore(in_flight.enqueues, enqueues, |taken| give_up(taken, Need::New));
         for (request, refused) in told {
             self.refuse(request, refused);
         }

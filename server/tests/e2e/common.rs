@@ -47,8 +47,7 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
         command.args(["--store", &self.store, "serve"]).args(args);
         command.current_dir(self.dir.path()).env_remove("WINDLASS_TOKEN");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        piped(command)
     }
 
     /// Starts a server that must refuse to start; its exit code and what it said.
@@ -72,6 +71,12 @@ impl Place {
         }
         Server::of(self.command(&args).spawn().unwrap())
     }
+}
+
+/// The same command, with what it says kept.
+pub(crate) fn piped(mut command: Command) -> Command {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 /// A running server; killed when dropped.
@@ -179,6 +184,12 @@ impl Server {
 
     pub(crate) fn job(&self, id: u64) -> Value {
         self.get(&format!("/jobs/{id}")).json()
+    }
+
+    /// Asks until the status is as wanted.
+    pub(crate) fn until_status(&self, path: &str, status: u16) {
+        let good = (0..20_000).any(|_| self.get(path).status == status);
+        assert!(good, "{path} never was {status}");
     }
 
     /// Asks until the answer is as wanted. Each question is a request, so it does not spin freely.

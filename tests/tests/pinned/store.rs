@@ -1,8 +1,8 @@
 //! The store fails: what waits for it, and what ends all the same.
 
 use windlass_core::machine::{Answer, Effect, Health, Input, Phase, Refused};
-use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store};
-use windlass_core::{BatchId, Millis, Policy, ProcessId, StateName, Wall};
+use windlass_core::store::{Admin, Batch, Cause, CommitError, Outcomes, Store};
+use windlass_core::{BatchId, JobId, Millis, Policy, ProcessId, StateName, Wall};
 use windlass_store_memory::{Fault, MemoryStore};
 use windlass_tests::stage::{Stage, job, token};
 
@@ -60,6 +60,46 @@ fn reports_do_not_wait_for_new_jobs_that_find_no_space() {
     assert_eq!(state(&stage.store), StateName::Done);
     let stop = stage.effects.iter().find(|effect| matches!(effect, Effect::Stop { .. }));
     assert_eq!(stop, None, "3 s, with leases of 1 s");
+}
+
+/// The same with nothing running: claims and operators' commands shared the batch of new jobs, so
+/// nothing stored was ever started, and a job could not be cancelled to make room. Found by a test
+/// of the server on a small disk.
+#[test]
+fn claims_and_orders_do_not_wait_for_new_jobs_that_find_no_space() {
+    let mut stage = Stage::new(Odd { memory: MemoryStore::new(), commit: no_space }, 1);
+    let first = stage.enqueue(job());
+    stage.settle();
+    assert!(matches!(stage.answer(first), Some(Answer::Refused(Refused::StoreFull(_)))));
+    let id = BatchId { process: ProcessId(9), seq: 1 };
+    let mut before = Batch::new(id, Policy::default());
+    before.enqueues.extend([brief(), brief()]);
+    stage.store.memory.commit(stage.now.wall, &before).expect("it commits");
+    stage.input(Input::Changed);
+    let cancel = stage.admin(Admin::Cancel(JobId::new(2).expect("not zero")));
+    for _ in 0..600 {
+        let refused = stage.enqueue(job());
+        stage.settle();
+        stage.pass(Millis::new(5));
+        assert!(matches!(stage.answer(refused), None | Some(Answer::Refused(_))));
+    }
+    assert_eq!(stage.started(), [token("1.1")]);
+    assert!(matches!(stage.answer(cancel), Some(Answer::Admin(Ok(_)))));
+}
+
+/// A store without space for anything kept new jobs waiting behind reports that could not be
+/// written either, for as long as their runs lasted.
+#[test]
+fn new_jobs_are_refused_while_not_even_a_report_finds_space() {
+    let mut stage = Stage::new(Odd { memory: MemoryStore::new(), commit: MemoryStore::commit }, 1);
+    stage.enqueue(job());
+    stage.settle();
+    stage.store.commit = |_, _, _| Err(CommitError::Full(Cause::new("no space")));
+    stage.complete("1.1");
+    stage.settle();
+    let request = stage.enqueue(job());
+    stage.pass(Millis::seconds(5));
+    assert!(matches!(stage.answer(request), Some(Answer::Refused(Refused::StoreFull(_)))));
 }
 
 /// A store without space for new jobs.
