@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use windlass_core::store::JobDetail;
 use windlass_core::{QueueRow, View, Wall};
 use windlass_runtime_tokio::Health;
 
@@ -12,7 +13,12 @@ use crate::wire::rfc3339;
 const SHOWN: usize = 200;
 
 /// The page.
-pub(crate) fn page(rows: &[(QueueRow, Option<Wall>)], health: &Health, now: Wall) -> String {
+pub(crate) fn page(
+    rows: &[(QueueRow, Option<Wall>)],
+    dead: &[JobDetail],
+    health: &Health,
+    now: Wall,
+) -> String {
     let mut html = String::from(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
@@ -39,6 +45,9 @@ pub(crate) fn page(rows: &[(QueueRow, Option<Wall>)], health: &Health, now: Wall
     if rows.len() > SHOWN {
         let _ = write!(html, "<p>And {} more queues.</p>", rows.len() - SHOWN);
     }
+    if !dead.is_empty() {
+        html.push_str(&dead_letters(dead, now));
+    }
     html.push_str(
         "<p><a href=\"/openapi.json\">API</a> <a href=\"/metrics\">metrics</a> \
          <a href=\"/jobs\">jobs</a> <a href=\"/dlq\">dead letters</a> \
@@ -57,6 +66,39 @@ fn line(row: &QueueRow, oldest: Option<Wall>, now: Wall) -> String {
     let age = oldest.map_or_else(String::new, |oldest| now.since(oldest).to_string());
     let _ = write!(html, "<td align=\"right\">{age}</td></tr>");
     html
+}
+
+/// Dead letters that are shown.
+pub(crate) const DEAD: usize = 20;
+
+/// Characters of a payload or an error that are shown.
+const EXCERPT: usize = 200;
+
+fn dead_letters(dead: &[JobDetail], now: Wall) -> String {
+    let mut html = String::from(
+        "<h2>Newest dead letters</h2><table border=\"1\" cellpadding=\"6\"><thead><tr><th>job</th>\
+         <th>queue</th><th>kind</th><th>failed</th><th>error</th><th>payload</th></tr></thead>\
+         <tbody>",
+    );
+    for JobDetail { job, payload, last_error, .. } in dead {
+        let ago = job.finished_at().map_or_else(String::new, |at| format!("{} ago", now.since(at)));
+        let error = last_error.as_ref().map_or("", |error| error.as_str());
+        let (id, queue, kind) = (job.id, job.queue.as_str(), job.kind.as_str());
+        let _ = write!(html, "<tr><td><a href=\"/jobs/{id}\">{id}</a></td>");
+        for text in [queue, kind, &ago, error, payload.as_str()] {
+            let _ = write!(html, "<td>{}</td>", escaped(&excerpt(text)));
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str("</tbody></table>");
+    html
+}
+
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into(),
+    }
 }
 
 /// A text that shows as itself.
@@ -83,7 +125,7 @@ mod tests {
     #[test]
     fn what_a_store_says_shows_as_text() {
         let health = Health::Lost(Cause::new("<script>alert('x')</script>&\""));
-        let html = page(&[], &health, Wall::new(0));
+        let html = page(&[], &[], &health, Wall::new(0));
         assert!(html.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;&quot;"));
         assert!(!html.contains("<script"));
     }

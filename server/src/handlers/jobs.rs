@@ -55,7 +55,7 @@ pub(super) async fn page(app: &App, filter: Filter, query: &Query) -> Answer {
 }
 
 /// A page that ends early rather than hold too many bytes.
-fn full_page(
+pub(super) fn full_page(
     reader: &mut dyn Reader,
     filter: &Filter,
     after: Option<Cursor>,

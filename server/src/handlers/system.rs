@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use windlass_core::View;
+use windlass_core::store::Filter;
 use windlass_runtime_tokio::{Health, NewJob};
 
 use crate::app::{SILENT, Stage, now};
-use crate::handlers::queues;
+use crate::handlers::{jobs, queues};
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
 use crate::wire::{Alive, Ready, Worker, WorkerList};
@@ -80,6 +82,11 @@ pub(crate) async fn openapi(call: Call) -> Answer {
 /// `GET /`
 pub(crate) async fn dashboard(call: Call) -> Answer {
     let rows = queues::rows(&call.app).await?;
+    let dead = call.app.queue.read(|reader| {
+        let filter = Filter { view: Some(View::Failed), ..Filter::default() };
+        jobs::full_page(reader, &filter, None, page::DEAD)
+    });
+    let (dead, _) = dead.await?;
     let health = call.app.queue.health();
-    Ok(router::text("text/html; charset=utf-8", page::page(&rows, &health, now())))
+    Ok(router::text("text/html; charset=utf-8", page::page(&rows, &dead, &health, now())))
 }

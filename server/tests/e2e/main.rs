@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod access;
+#[cfg(feature = "browser")]
+mod browser;
 mod common;
 mod document;
 mod ending;
