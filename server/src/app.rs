@@ -15,9 +15,7 @@ use crate::hub::Hub;
 use crate::limits::{Limits, POLLERS};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
-
-/// How often this process, and workers that poll here, are noted in the store.
-pub(crate) const PRESENCE: std::time::Duration = std::time::Duration::from_secs(10);
+use crate::settings::Followed;
 
 /// How long a worker may be silent before it counts as gone.
 pub(crate) const SILENT: Millis = Millis::seconds(60);
@@ -38,6 +36,8 @@ pub(crate) struct App {
     pub(crate) body_room: Arc<Semaphore>,
     /// Where the store lies.
     pub(crate) store: PathBuf,
+    /// What this process lives by.
+    pub(crate) settings: Arc<Followed>,
     /// What this process runs itself.
     pub(crate) local_demand: Option<Demand>,
 }

@@ -23,6 +23,7 @@ mod problem;
 mod router;
 mod routes;
 mod serve;
+mod settings;
 mod store;
 mod tls;
 mod wire;

@@ -122,12 +122,23 @@ macro_rules! run {
     };
 }
 
+mod upkeep;
+
 /// All routes.
 pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
-    [new_jobs(), looking(), operating(), dead_letters(), working(), queue_routes(), server()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        new_jobs(),
+        looking(),
+        operating(),
+        dead_letters(),
+        working(),
+        queue_routes(),
+        upkeep::settings(),
+        server(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 });
 
 /// What a route that writes may answer when the store or the server cannot.

@@ -22,6 +22,7 @@ use crate::hub::Hub;
 use crate::limits::{BODIES_KIB, Limits};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
+use crate::settings::Given;
 use crate::{http, notify, store, tls};
 
 /// How long connections have for their last answers, once nothing runs any more.
@@ -98,7 +99,8 @@ fn start(
     tokens: Tokens,
     closing: Closing,
 ) -> Result<(Arc<App>, JoinHandle<()>), String> {
-    let queue = store::start(url, args).map_err(|error| error.to_string())?;
+    let given = Given::from_environment(&args.settings.0)?;
+    let (queue, settings) = store::start(url, args, given).map_err(|error| error.to_string())?;
     let hub = Hub::new(SystemClock.now().wall);
     let following = tokio::spawn(Arc::clone(&hub).follow(queue.events()));
     let limits = Limits {
@@ -123,6 +125,7 @@ fn start(
         closing,
         body_room: Arc::new(Semaphore::new(BODIES_KIB)),
         store: url.path().clone(),
+        settings,
         local_demand: None,
     };
     Ok((Arc::new(app), following))

@@ -1,60 +1,73 @@
 //! Opening the store that was asked for, and starting the queue on it. After this nobody knows
 //! which store it is.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use thiserror::Error;
-use windlass_core::store::{Retention, Store};
-use windlass_core::{Millis, Policy};
+use windlass_core::store::{Reader, Store, StoreError};
 use windlass_runtime_tokio::{Builder, Queue, Runtime, StartError};
 use windlass_store_redb::RedbStore;
 use windlass_store_sqlite::SqliteStore;
 
-use crate::app::PRESENCE;
 use crate::cli::{ServeArgs, StoreUrl};
+use crate::settings::{Followed, Given, Id, Levels};
 
 /// Why there is no queue.
 #[derive(Debug, Error)]
 pub(crate) enum OpenError {
     #[error("the store {store} cannot be opened: {why}")]
     Store { store: String, why: String },
+    #[error("the settings kept in the store cannot be read: {0}")]
+    Settings(#[from] StoreError),
     #[error(transparent)]
     Start(#[from] StartError),
 }
 
-/// Opens the store and starts the queue.
-pub(crate) fn start(url: &StoreUrl, args: &ServeArgs) -> Result<Queue, OpenError> {
+/// Opens the store and starts the queue, by what was given to this process and what the store
+/// keeps.
+pub(crate) fn start(
+    url: &StoreUrl,
+    args: &ServeArgs,
+    given: Given,
+) -> Result<(Queue, Arc<Followed>), OpenError> {
     let failed = |why: String| OpenError::Store { store: url.to_string(), why };
     match url {
         StoreUrl::Sqlite(path) => {
             let store = SqliteStore::open(path).map_err(|error| failed(error.to_string()))?;
-            Ok(configured(store, args).start()?)
+            start_on(store, args, given)
         }
         StoreUrl::Redb(path) => {
             let store = RedbStore::open(path).map_err(|error| failed(error.to_string()))?;
-            Ok(configured(store, args).start()?)
+            start_on(store, args, given)
         }
     }
 }
 
-fn configured<S>(store: S, args: &ServeArgs) -> Builder<S>
+fn start_on<S>(
+    store: S,
+    args: &ServeArgs,
+    given: Given,
+) -> Result<(Queue, Arc<Followed>), OpenError>
 where
     S: Store + Send + 'static,
     S::Reader: Send + 'static,
 {
-    let millis = |time: std::time::Duration| {
-        Millis::new(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
-    };
+    let shared = store.change_check().is_some();
+    let levels = Levels::new(&given, &store.reader()?.settings()?);
     let builder = Runtime::builder(store)
-        .presence(PRESENCE)
+        .presence(Duration::from_millis(levels.heartbeat().get()))
         .host(&host_name())
         .mailbox(args.limits.mailbox)
         .event_buffer(EVENT_BUFFER)
-        .policy(Policy { idempotency_window: millis(args.idempotency_window), ..Policy::default() })
-        .retention(Retention {
-            done: args.keep_done.map(millis),
-            failed: args.keep_failed.map(millis),
-            cancelled: args.keep_done.map(millis),
-        });
-    with_built_in_kinds(builder, args.workers)
+        .policy(levels.policy())
+        .retention(levels.retention());
+    let queue = with_built_in_kinds(builder, levels.slots(Id::Workers)).start()?;
+    let settings = Followed::new(given, levels);
+    if shared {
+        tokio::spawn(Arc::clone(&settings).follow(queue.clone()));
+    }
+    Ok((queue, settings))
 }
 
 /// Events that wait for the hub, which only counts and keeps them.

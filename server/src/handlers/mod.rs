@@ -4,5 +4,6 @@ pub(crate) mod dead;
 pub(crate) mod enqueue;
 pub(crate) mod jobs;
 pub(crate) mod queues;
+pub(crate) mod settings;
 pub(crate) mod system;
 pub(crate) mod work;

@@ -5,6 +5,7 @@ mod new_job;
 mod parse;
 mod queue;
 mod report;
+mod setting;
 mod system;
 mod time;
 
@@ -16,5 +17,6 @@ pub(crate) use report::{
     Beaten, Claims, Complete, Fail, Heartbeat, LeasedJob, Poll, Release, Replay, Replayed, Report,
     ReportResult, Reports, ReportsAnswer, Settled, Snooze,
 };
+pub(crate) use setting::{NewSetting, Setting, SettingList};
 pub(crate) use system::{Alive, Nothing, Ready, Worker, WorkerList};
 pub(crate) use time::rfc3339;
