@@ -12,6 +12,7 @@ use windlass_runtime_tokio::{Clock, Queue, SystemClock};
 use crate::auth::Tokens;
 use crate::guard::Hosts;
 use crate::hub::Hub;
+use crate::keeper::Keeper;
 use crate::limits::{Limits, POLLERS};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
@@ -36,6 +37,9 @@ pub(crate) struct App {
     pub(crate) body_room: Arc<Semaphore>,
     /// Where the store lies.
     pub(crate) store: PathBuf,
+    /// For checks and copies, one at a time.
+    pub(crate) keeper: Keeper,
+    pub(crate) upkeep: Semaphore,
     /// What this process lives by.
     pub(crate) settings: Arc<Followed>,
     /// What this process runs itself.

@@ -23,6 +23,7 @@ use crate::limits::{BODIES_KIB, Limits};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
 use crate::settings::Given;
+use crate::store::Started;
 use crate::{http, notify, store, tls};
 
 /// How long connections have for their last answers, once nothing runs any more.
@@ -100,7 +101,8 @@ fn start(
     closing: Closing,
 ) -> Result<(Arc<App>, JoinHandle<()>), String> {
     let given = Given::from_environment(&args.settings.0)?;
-    let (queue, settings) = store::start(url, args, given).map_err(|error| error.to_string())?;
+    let started = store::start(url, args, given).map_err(|error| error.to_string())?;
+    let Started { queue, settings, keeper } = started;
     let hub = Hub::new(SystemClock.now().wall);
     let following = tokio::spawn(Arc::clone(&hub).follow(queue.events()));
     let limits = Limits {
@@ -126,6 +128,8 @@ fn start(
         body_room: Arc::new(Semaphore::new(BODIES_KIB)),
         store: url.path().clone(),
         settings,
+        keeper,
+        upkeep: Semaphore::new(1),
         local_demand: None,
     };
     Ok((Arc::new(app), following))

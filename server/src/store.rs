@@ -11,6 +11,7 @@ use windlass_store_redb::RedbStore;
 use windlass_store_sqlite::SqliteStore;
 
 use crate::cli::{ServeArgs, StoreUrl};
+use crate::keeper::Keeper;
 use crate::settings::{Followed, Given, Id, Levels};
 
 /// Why there is no queue.
@@ -24,31 +25,38 @@ pub(crate) enum OpenError {
     Start(#[from] StartError),
 }
 
+/// A queue that runs, and what belongs to it.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) queue: Queue,
+    pub(crate) settings: Arc<Followed>,
+    pub(crate) keeper: Keeper,
+}
+
 /// Opens the store and starts the queue, by what was given to this process and what the store
 /// keeps.
-pub(crate) fn start(
-    url: &StoreUrl,
-    args: &ServeArgs,
-    given: Given,
-) -> Result<(Queue, Arc<Followed>), OpenError> {
+pub(crate) fn start(url: &StoreUrl, args: &ServeArgs, given: Given) -> Result<Started, OpenError> {
     let failed = |why: String| OpenError::Store { store: url.to_string(), why };
     match url {
         StoreUrl::Sqlite(path) => {
             let store = SqliteStore::open(path).map_err(|error| failed(error.to_string()))?;
-            start_on(store, args, given)
+            let keeper = Keeper::Sqlite(store.keeper());
+            start_on(store, keeper, args, given)
         }
         StoreUrl::Redb(path) => {
             let store = RedbStore::open(path).map_err(|error| failed(error.to_string()))?;
-            start_on(store, args, given)
+            let keeper = Keeper::Redb(store.keeper());
+            start_on(store, keeper, args, given)
         }
     }
 }
 
 fn start_on<S>(
     store: S,
+    keeper: Keeper,
     args: &ServeArgs,
     given: Given,
-) -> Result<(Queue, Arc<Followed>), OpenError>
+) -> Result<Started, OpenError>
 where
     S: Store + Send + 'static,
     S::Reader: Send + 'static,
@@ -67,7 +75,7 @@ where
     if shared {
         tokio::spawn(Arc::clone(&settings).follow(queue.clone()));
     }
-    Ok((queue, settings))
+    Ok(Started { queue, settings, keeper })
 }
 
 /// Events that wait for the hub, which only counts and keeps them.

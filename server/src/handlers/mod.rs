@@ -6,4 +6,5 @@ pub(crate) mod jobs;
 pub(crate) mod queues;
 pub(crate) mod settings;
 pub(crate) mod system;
+pub(crate) mod upkeep;
 pub(crate) mod work;

@@ -1,10 +1,10 @@
-//! The routes of upkeep: settings.
+//! The routes of upkeep: settings, status, checks, backups.
 
 use http::Method;
 
 use super::{BUSY, BodyKind, Route};
 use crate::auth::Scope;
-use crate::handlers::settings;
+use crate::handlers::{settings, upkeep};
 use crate::{problem, wire};
 
 pub(super) fn settings() -> Vec<Route> {
@@ -30,5 +30,22 @@ pub(super) fn settings() -> Vec<Route> {
             .sends(204, "", "The default holds, unless a flag or the environment says otherwise.")
             .refuses(&[problem::NOT_FOUND])
             .refuses(&BUSY),
+    ]
+}
+
+pub(super) fn upkeep() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/status", Scope::Read, "status", run!(upkeep::status))
+            .says("Counts, rates, workers, size and health on one screen. No job is looked at.")
+            .answers::<wire::Status>(200, "How it is."),
+        Route::new(Method::GET, "/doctor", Scope::Admin, "doctor", run!(upkeep::doctor))
+            .says(
+                "Whether the store agrees with itself: counters, keys and indexes are made anew \
+                 from the rows and compared. It reads the whole store, and changes nothing.",
+            )
+            .answers::<wire::Checkup>(200, "What was found."),
+        Route::new(Method::GET, "/backup", Scope::Admin, "backup", run!(upkeep::backup))
+            .says("A copy of the store as it is at one instant, ready to be opened.")
+            .sends(200, "application/octet-stream", "The file."),
     ]
 }

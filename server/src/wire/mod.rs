@@ -6,6 +6,7 @@ mod parse;
 mod queue;
 mod report;
 mod setting;
+mod status;
 mod system;
 mod time;
 
@@ -18,5 +19,8 @@ pub(crate) use report::{
     ReportResult, Reports, ReportsAnswer, Settled, Snooze,
 };
 pub(crate) use setting::{NewSetting, Setting, SettingList};
+pub(crate) use status::{
+    Checkup, Counts as StatusCounts, QueueSums, Rates, Status, StoreSize, WorkerSums,
+};
 pub(crate) use system::{Alive, Nothing, Ready, Worker, WorkerList};
-pub(crate) use time::rfc3339;
+pub(crate) use time::{Time, rfc3339};
