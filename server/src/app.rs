@@ -12,7 +12,7 @@ use windlass_runtime_tokio::{Clock, Queue, SystemClock};
 use crate::auth::Tokens;
 use crate::guard::Hosts;
 use crate::hub::Hub;
-use crate::limits::{Limits, POLLERS};
+use crate::limits::{BODIES_KIB, Limits, POLLERS};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
 
@@ -40,6 +40,8 @@ pub(crate) struct App {
     pub(crate) store: PathBuf,
     /// What this process runs itself.
     pub(crate) local_demand: Option<Demand>,
+    /// Whether callers are whoever started this process, and may run commands with it.
+    pub(crate) trusted: bool,
 }
 
 /// What time it is.
@@ -48,6 +50,25 @@ pub(crate) fn now() -> Wall {
 }
 
 impl App {
+    /// What every request needs, with the usual limits; no tokens, no names, nothing local.
+    pub(crate) fn new(queue: Queue, store: PathBuf, closing: Closing) -> Self {
+        Self {
+            lookup: Lookup::start(queue.clone()),
+            queue,
+            tokens: Tokens::default(),
+            hosts: Hosts::default(),
+            limits: Limits::default(),
+            hub: Hub::new(now()),
+            figures: Figures::default(),
+            pollers: Pollers::default(),
+            closing,
+            body_room: Arc::new(Semaphore::new(BODIES_KIB)),
+            store,
+            local_demand: None,
+            trusted: false,
+        }
+    }
+
     /// What a stored job survives, as clients are told.
     pub(crate) fn durability(&self) -> &'static str {
         match self.queue.durability() {

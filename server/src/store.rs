@@ -16,26 +16,45 @@ use crate::cli::{ServeArgs, StoreUrl};
 pub(crate) enum OpenError {
     #[error("the store {store} cannot be opened: {why}")]
     Store { store: String, why: String },
+    #[error(
+        "the store {store} is in use, and a redb store belongs to one process at a time; if that \
+         is a server, ask it with --server URL, like --server http://127.0.0.1:8080"
+    )]
+    InUse { store: String },
     #[error(transparent)]
     Start(#[from] StartError),
 }
 
+/// What a queue is started for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Purpose<'a> {
+    /// To serve: with presence, retention and the kinds that are built in.
+    Serve(&'a ServeArgs),
+    /// To answer a few calls of a command. It runs nothing, and nobody sees it come and go.
+    Direct,
+}
+
 /// Opens the store and starts the queue.
-pub(crate) fn start(url: &StoreUrl, args: &ServeArgs) -> Result<Queue, OpenError> {
+pub(crate) fn start(url: &StoreUrl, purpose: Purpose<'_>) -> Result<Queue, OpenError> {
     let failed = |why: String| OpenError::Store { store: url.to_string(), why };
     match url {
         StoreUrl::Sqlite(path) => {
             let store = SqliteStore::open(path).map_err(|error| failed(error.to_string()))?;
-            Ok(configured(store, args).start()?)
+            Ok(configured(store, purpose).start()?)
         }
         StoreUrl::Redb(path) => {
-            let store = RedbStore::open(path).map_err(|error| failed(error.to_string()))?;
-            Ok(configured(store, args).start()?)
+            let store = RedbStore::open(path).map_err(|error| match error {
+                windlass_store_redb::OpenError::Locked { .. } => {
+                    OpenError::InUse { store: url.to_string() }
+                }
+                other => failed(other.to_string()),
+            })?;
+            Ok(configured(store, purpose).start()?)
         }
     }
 }
 
-fn configured<S>(store: S, args: &ServeArgs) -> Builder<S>
+fn configured<S>(store: S, purpose: Purpose<'_>) -> Builder<S>
 where
     S: Store + Send + 'static,
     S::Reader: Send + 'static,
@@ -43,7 +62,9 @@ where
     let millis = |time: std::time::Duration| {
         Millis::new(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     };
-    let builder = Runtime::builder(store)
+    let builder = Runtime::builder(store);
+    let Purpose::Serve(args) = purpose else { return builder };
+    let builder = builder
         .presence(PRESENCE)
         .host(&host_name())
         .mailbox(args.limits.mailbox)

@@ -17,4 +17,4 @@ pub(crate) use report::{
     ReportResult, Reports, ReportsAnswer, Settled, Snooze,
 };
 pub(crate) use system::{Alive, Nothing, Ready, Worker, WorkerList};
-pub(crate) use time::rfc3339;
+pub(crate) use time::{instant, rfc3339};
