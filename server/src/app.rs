@@ -13,10 +13,11 @@ use crate::auth::Tokens;
 use crate::guard::Hosts;
 use crate::hub::Hub;
 use crate::keeper::Keeper;
-use crate::limits::{Limits, POLLERS};
+use crate::limits::{BODIES_KIB, Limits, POLLERS};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
 use crate::settings::Followed;
+use crate::store::Started;
 
 /// How long a worker may be silent before it counts as gone.
 pub(crate) const SILENT: Millis = Millis::seconds(60);
@@ -44,6 +45,8 @@ pub(crate) struct App {
     pub(crate) settings: Arc<Followed>,
     /// What this process runs itself.
     pub(crate) local_demand: Option<Demand>,
+    /// Whether callers are whoever started this process, and may run commands with it.
+    pub(crate) trusted: bool,
 }
 
 /// What time it is.
@@ -52,6 +55,29 @@ pub(crate) fn now() -> Wall {
 }
 
 impl App {
+    /// What every request needs, with the usual limits; no tokens, no names, nothing local.
+    pub(crate) fn new(started: Started, store: PathBuf, closing: Closing) -> Self {
+        let Started { queue, settings, keeper } = started;
+        Self {
+            lookup: Lookup::start(queue.clone()),
+            queue,
+            tokens: Tokens::default(),
+            hosts: Hosts::default(),
+            limits: Limits::default(),
+            hub: Hub::new(now()),
+            figures: Figures::default(),
+            pollers: Pollers::default(),
+            closing,
+            body_room: Arc::new(Semaphore::new(BODIES_KIB)),
+            store,
+            keeper,
+            upkeep: Semaphore::new(1),
+            settings,
+            local_demand: None,
+            trusted: false,
+        }
+    }
+
     /// What a stored job survives, as clients are told.
     pub(crate) fn durability(&self) -> &'static str {
         match self.queue.durability() {

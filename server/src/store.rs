@@ -21,8 +21,22 @@ pub(crate) enum OpenError {
     Store { store: String, why: String },
     #[error("the settings kept in the store cannot be read: {0}")]
     Settings(#[from] StoreError),
+    #[error(
+        "the store {store} is in use, and a redb store belongs to one process at a time; if that \
+         is a server, ask it with --server URL, like --server http://127.0.0.1:8080"
+    )]
+    InUse { store: String },
     #[error(transparent)]
     Start(#[from] StartError),
+}
+
+/// What a queue is started for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Purpose<'a> {
+    /// To serve: with presence, retention and the kinds that are built in.
+    Serve(&'a ServeArgs),
+    /// To answer a few calls of a command. It runs nothing, and nobody sees it come and go.
+    Direct,
 }
 
 /// A queue that runs, and what belongs to it.
@@ -35,18 +49,27 @@ pub(crate) struct Started {
 
 /// Opens the store and starts the queue, by what was given to this process and what the store
 /// keeps.
-pub(crate) fn start(url: &StoreUrl, args: &ServeArgs, given: Given) -> Result<Started, OpenError> {
+pub(crate) fn start(
+    url: &StoreUrl,
+    purpose: Purpose<'_>,
+    given: Given,
+) -> Result<Started, OpenError> {
     let failed = |why: String| OpenError::Store { store: url.to_string(), why };
     match url {
         StoreUrl::Sqlite(path) => {
             let store = SqliteStore::open(path).map_err(|error| failed(error.to_string()))?;
             let keeper = Keeper::Sqlite(store.keeper());
-            start_on(store, keeper, args, given)
+            start_on(store, keeper, purpose, given)
         }
         StoreUrl::Redb(path) => {
-            let store = RedbStore::open(path).map_err(|error| failed(error.to_string()))?;
+            let store = RedbStore::open(path).map_err(|error| match error {
+                windlass_store_redb::OpenError::Locked { .. } => {
+                    OpenError::InUse { store: url.to_string() }
+                }
+                other => failed(other.to_string()),
+            })?;
             let keeper = Keeper::Redb(store.keeper());
-            start_on(store, keeper, args, given)
+            start_on(store, keeper, purpose, given)
         }
     }
 }
@@ -54,7 +77,7 @@ pub(crate) fn start(url: &StoreUrl, args: &ServeArgs, given: Given) -> Result<St
 fn start_on<S>(
     store: S,
     keeper: Keeper,
-    args: &ServeArgs,
+    purpose: Purpose<'_>,
     given: Given,
 ) -> Result<Started, OpenError>
 where
@@ -63,19 +86,29 @@ where
 {
     let shared = store.change_check().is_some();
     let levels = Levels::new(&given, &store.reader()?.settings()?);
-    let builder = Runtime::builder(store)
-        .presence(Duration::from_millis(levels.heartbeat().get()))
-        .host(&host_name())
-        .mailbox(args.limits.mailbox)
-        .event_buffer(EVENT_BUFFER)
-        .policy(levels.policy())
-        .retention(levels.retention());
-    let queue = with_built_in_kinds(builder, levels.slots(Id::Workers)).start()?;
+    let builder = Runtime::builder(store).policy(levels.policy());
+    let queue = match purpose {
+        Purpose::Direct => builder.start()?,
+        Purpose::Serve(args) => {
+            let builder = builder.mailbox(args.limits.mailbox).event_buffer(EVENT_BUFFER);
+            with_built_in_kinds(present(builder, &levels), levels.slots(Id::Workers)).start()?
+        }
+    };
     let settings = Followed::new(given, levels);
-    if shared {
+    if shared && !matches!(purpose, Purpose::Direct) {
         tokio::spawn(Arc::clone(&settings).follow(queue.clone()));
     }
     Ok(Started { queue, settings, keeper })
+}
+
+/// One that stays: it is seen by others, and removes what is past its age.
+fn present<S>(builder: Builder<S>, levels: &Levels) -> Builder<S>
+where
+    S: Store + Send + 'static,
+    S::Reader: Send + 'static,
+{
+    let every = Duration::from_millis(levels.heartbeat().get());
+    builder.presence(every).host(&host_name()).retention(levels.retention())
 }
 
 /// Events that wait for the hub, which only counts and keeps them.

@@ -69,7 +69,8 @@ impl Seen {
                 paused: paused.map(|row| row.queue.name.as_str().into()).collect(),
             },
             workers: sums(&self.workers, now),
-            rates: Some(rates(app, now)),
+            // A command that works on the store itself has counted nothing.
+            rates: (!app.trusted).then(|| rates(app, now)),
             store: StoreSize {
                 path: app.store.display().to_string(),
                 bytes: length(&app.store),

@@ -4,6 +4,7 @@ use windlass_core::limits::MAX_BACKOFF;
 use windlass_core::{JobTimeout, LeaseLength, MaxRetries, Millis};
 
 use super::value::{Type, Value};
+use crate::commands::nearest;
 
 /// Which setting; also its place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -183,32 +184,16 @@ pub(crate) fn find(name: &str) -> Result<&'static Setting, String> {
     let wanted = name.replace('-', "_");
     let found = TABLE.iter().find(|setting| setting.name == wanted);
     found.ok_or_else(|| {
-        let near = TABLE.iter().map(|setting| (distance(&wanted, setting.name), setting.name));
-        let near = near.min().filter(|(distance, name)| *distance <= (name.len() / 3).max(2));
+        let near = nearest(&wanted, TABLE.iter().map(|setting| setting.name));
         let hint = near.map_or_else(
             || {
                 let names: Vec<&str> = TABLE.iter().map(|setting| setting.name).collect();
                 format!("there are {}", names.join(", "))
             },
-            |(_, near)| format!("did you mean {near}?"),
+            |near| format!("did you mean {near}?"),
         );
         format!("there is no setting {name:?}; {hint}")
     })
-}
-
-/// How many letters have to be added, removed or changed to make one word of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    // Names are short; what is given need not be.
-    for (i, letter) in a.bytes().take(64).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.bytes().enumerate() {
-            let change = diagonal + usize::from(letter != other);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

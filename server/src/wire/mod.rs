@@ -23,4 +23,4 @@ pub(crate) use status::{
     Checkup, Counts as StatusCounts, QueueSums, Rates, Status, StoreSize, WorkerSums,
 };
 pub(crate) use system::{Alive, Nothing, Ready, Worker, WorkerList};
-pub(crate) use time::{Time, rfc3339};
+pub(crate) use time::{Time, instant, rfc3339};
