@@ -1,6 +1,7 @@
 //! The store, opened by this process: no socket, no token, no guard, no workers. A call goes to the
 //! handler that the table of routes names for it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +61,14 @@ impl Direct {
         let answer = router::answer_here(app, conn, found, query, body).await;
         let response = answer.unwrap_or_else(crate::problem::Problem::into_response);
         (response.status(), response.into_body().into_bytes())
+    }
+
+    /// Copies the store to a file that does not exist yet.
+    pub(crate) async fn backup(&self, to: &Path) -> Result<(), Failure> {
+        let (keeper, to) = (self.app.keeper.clone(), to.to_path_buf());
+        let copied = tokio::task::spawn_blocking(move || keeper.backup(&to)).await;
+        let copied = copied.unwrap_or_else(|error| Err(error.to_string()));
+        copied.map_err(|why| Failure::failed(format!("no copy could be made: {why}")))
     }
 
     /// Stores what is under way and closes the store.

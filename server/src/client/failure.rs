@@ -73,6 +73,10 @@ impl Failure {
         Self::Here { exit: Exit::Usage, detail: detail.into() }
     }
 
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+        Self::Here { exit: Exit::Conflict, detail: detail.into() }
+    }
+
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::Here { exit: Exit::NotFound, detail: detail.into() }
     }

@@ -152,7 +152,12 @@ impl Http {
         timeout(ANSWER, exchange).await.map_err(|_| late())?
     }
 
-    fn request(&self, method: &Method, path: &str, body: &Bytes) -> Result<Request<Body>, Failure> {
+    pub(super) fn request(
+        &self,
+        method: &Method,
+        path: &str,
+        body: &Bytes,
+    ) -> Result<Request<Body>, Failure> {
         let wrong = |error: &dyn std::fmt::Display| {
             Failure::usage(format!("{path:?} cannot be asked for: {error}"))
         };
@@ -171,7 +176,7 @@ impl Http {
         Ok(request)
     }
 
-    async fn connect(&self) -> Result<SendRequest<Body>, Trouble> {
+    pub(super) async fn connect(&self) -> Result<SendRequest<Body>, Trouble> {
         let connecting = async {
             let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
             let stream = stream.map_err(|error| self.unreachable(&error))?;
@@ -219,7 +224,7 @@ impl Http {
         ))
     }
 
-    fn lost(&self, sent: bool, why: impl std::fmt::Display) -> Trouble {
+    pub(super) fn lost(&self, sent: bool, why: impl std::fmt::Display) -> Trouble {
         let doubt = if sent { "; it is not known whether the request was carried out" } else { "" };
         let detail = format!("the connection to {} broke: {why}{doubt}", self.url);
         Trouble { failure: Failure::unreachable(detail), sent }
@@ -227,8 +232,8 @@ impl Http {
 }
 
 /// A call that got no answer, and whether the server may have seen it.
-struct Trouble {
-    failure: Failure,
+pub(super) struct Trouble {
+    pub(super) failure: Failure,
     sent: bool,
 }
 

@@ -2,14 +2,16 @@
 //! process, by the very handlers a server runs. A command cannot tell which.
 
 mod direct;
+mod download;
 mod failure;
 mod http;
 pub(crate) mod shapes;
 
 use std::fmt::Write;
+use std::path::Path;
 
 use ::http::Method;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 
 use crate::cli::Target;
@@ -111,6 +113,26 @@ impl Client {
     /// Reads something.
     pub(crate) async fn get(&self, path: &str) -> Result<Reply, Failure> {
         self.call(Method::GET, path, Bytes::new()).await
+    }
+
+    /// Reads something that takes as long as the store is large.
+    pub(crate) async fn get_slowly(&self, path: &str) -> Result<Reply, Failure> {
+        let Self::Http(http) = self else { return self.get(path).await };
+        let mut body = BytesMut::new();
+        http.download(path, async |piece| {
+            body.extend_from_slice(&piece);
+            Ok(())
+        })
+        .await?;
+        Ok(Reply { body: body.freeze() })
+    }
+
+    /// Copies the store to a file that does not exist yet, for its owner alone, and syncs it.
+    pub(crate) async fn backup(&self, to: &Path) -> Result<(), Failure> {
+        match self {
+            Self::Direct(direct) => direct.backup(to).await,
+            Self::Http(http) => http.backup(to).await,
+        }
     }
 
     /// Sends something.

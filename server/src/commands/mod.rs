@@ -1,10 +1,14 @@
 //! What each command does. A command is written against the HTTP contract and calls the client;
 //! whether a server or the store answers is not known here.
 
+pub(crate) mod backup;
+pub(crate) mod config;
+pub(crate) mod doctor;
 pub(crate) mod enqueue;
 mod hints;
 pub(crate) mod list;
 pub(crate) mod show;
+pub(crate) mod status;
 
 use std::process::ExitCode;
 
@@ -42,9 +46,25 @@ async fn run(
     token: Option<String>,
     out: Out,
 ) -> Result<ExitCode, Failure> {
+    // It works on the bare store: nothing may run on it meanwhile in this process.
+    if let Command::Doctor(args) = &command {
+        return doctor::run(target, args, token, out).await;
+    }
     let on = |store| Session::open(target, token, store, out);
     match command {
-        Command::Serve(_) => Err(Failure::usage("`serve` is not run here; this is a bug")),
+        Command::Serve(_) | Command::Doctor(_) => {
+            Err(Failure::usage("this command is not run here; this is a bug"))
+        }
+        Command::Backup(args) => {
+            on(Store::Exists)?.runs(async |session| backup::run(session, &args).await).await
+        }
+        Command::Config(args) => {
+            let store = if args.writes() { Store::Made } else { Store::Exists };
+            on(store)?.runs(async |session| config::run(session, &args).await).await
+        }
+        Command::Status(args) => {
+            on(Store::Exists)?.runs(async |session| status::run(session, &args).await).await
+        }
         Command::Enqueue(args) => {
             on(Store::Made)?.runs(async |session| enqueue::run(session, &args).await).await
         }
