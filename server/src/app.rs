@@ -12,12 +12,12 @@ use windlass_runtime_tokio::{Clock, Queue, SystemClock};
 use crate::auth::Tokens;
 use crate::guard::Hosts;
 use crate::hub::Hub;
-use crate::limits::{Limits, POLLERS};
+use crate::keeper::Keeper;
+use crate::limits::{BODIES_KIB, Limits, POLLERS};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
-
-/// How often this process, and workers that poll here, are noted in the store.
-pub(crate) const PRESENCE: std::time::Duration = std::time::Duration::from_secs(10);
+use crate::settings::Followed;
+use crate::store::Started;
 
 /// How long a worker may be silent before it counts as gone.
 pub(crate) const SILENT: Millis = Millis::seconds(60);
@@ -38,8 +38,15 @@ pub(crate) struct App {
     pub(crate) body_room: Arc<Semaphore>,
     /// Where the store lies.
     pub(crate) store: PathBuf,
+    /// For checks and copies, one at a time.
+    pub(crate) keeper: Keeper,
+    pub(crate) upkeep: Semaphore,
+    /// What this process lives by.
+    pub(crate) settings: Arc<Followed>,
     /// What this process runs itself.
     pub(crate) local_demand: Option<Demand>,
+    /// Whether callers are whoever started this process, and may run commands with it.
+    pub(crate) trusted: bool,
 }
 
 /// What time it is.
@@ -48,6 +55,29 @@ pub(crate) fn now() -> Wall {
 }
 
 impl App {
+    /// What every request needs, with the usual limits; no tokens, no names, nothing local.
+    pub(crate) fn new(started: Started, store: PathBuf, closing: Closing) -> Self {
+        let Started { queue, settings, keeper } = started;
+        Self {
+            lookup: Lookup::start(queue.clone()),
+            queue,
+            tokens: Tokens::default(),
+            hosts: Hosts::default(),
+            limits: Limits::default(),
+            hub: Hub::new(now()),
+            figures: Figures::default(),
+            pollers: Pollers::default(),
+            closing,
+            body_room: Arc::new(Semaphore::new(BODIES_KIB)),
+            store,
+            keeper,
+            upkeep: Semaphore::new(1),
+            settings,
+            local_demand: None,
+            trusted: false,
+        }
+    }
+
     /// What a stored job survives, as clients are told.
     pub(crate) fn durability(&self) -> &'static str {
         match self.queue.durability() {

@@ -68,7 +68,11 @@ mod tests {
     fn every_route_of_the_table_is_found() {
         let routes = Routes::new();
         for route in ROUTES.iter() {
-            let path = route.path.replace("{id}", "42").replace("{queue}", "default");
+            let path = route
+                .path
+                .replace("{id}", "42")
+                .replace("{queue}", "default")
+                .replace("{name}", "workers");
             let found = routes.find(&route.method, &path);
             assert!(
                 matches!(found, Found::Route(found, _) if std::ptr::eq(found, route)),

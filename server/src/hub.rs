@@ -13,6 +13,7 @@ use windlass_runtime_tokio::{Clock, Event, EventStream, SystemClock};
 
 use crate::limits::{EVENT_WINDOW, METRIC_QUEUES};
 use crate::metrics::{OTHERS, seconds};
+use crate::rates::{Minute, Sum};
 
 /// What has happened lately, and how often.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ struct Inner {
     /// The latest events, ending with number `next - 1`.
     window: VecDeque<Event>,
     next: u64,
+    minute: Minute,
     queues: BTreeMap<QueueName, Tally>,
     /// All queues beyond the limit.
     others: Tally,
@@ -78,6 +80,15 @@ impl Tally {
     }
 }
 
+fn count(sum: &mut Sum, change: &Change) {
+    let mut tally = Tally::default();
+    tally.count(change);
+    sum.enqueued += tally.enqueued;
+    sum.started += tally.started;
+    sum.done += tally.done;
+    sum.failed += tally.failed;
+}
+
 /// A part of the window, for one client.
 #[derive(Debug)]
 pub(crate) enum Part {
@@ -94,6 +105,7 @@ impl Hub {
         let inner = Inner {
             window: VecDeque::new(),
             next: first,
+            minute: Minute::new(now),
             queues: BTreeMap::new(),
             others: Tally::default(),
         };
@@ -131,6 +143,7 @@ impl Hub {
             let mut inner = self.inner();
             if let Event::Job(change) = &event {
                 inner.tally(&change.queue).count(change);
+                count(inner.minute.now(now), change);
             }
             if inner.window.len() == EVENT_WINDOW {
                 inner.window.pop_front();
@@ -173,6 +186,11 @@ impl Hub {
     /// A repeated enqueue was answered with the job of the first.
     pub(crate) fn deduplicated(&self, queue: &QueueName, count: u64) {
         self.inner().tally(queue).deduplicated += count;
+    }
+
+    /// What happened in the last minute, and over how many milliseconds that is.
+    pub(crate) fn last_minute(&self, now: Wall) -> (Sum, u64) {
+        self.inner().minute.sum(now)
     }
 
     /// To be woken when something happens.

@@ -5,6 +5,8 @@ mod app;
 mod auth;
 mod body;
 mod cli;
+mod client;
+mod commands;
 mod connection;
 mod events;
 mod find;
@@ -12,17 +14,21 @@ mod guard;
 mod handlers;
 mod http;
 mod hub;
+mod keeper;
 mod limits;
 mod log;
 mod lookup;
 mod metrics;
 mod notify;
 mod openapi;
+mod out;
 mod page;
 mod problem;
+mod rates;
 mod router;
 mod routes;
 mod serve;
+mod settings;
 mod store;
 mod tls;
 mod wire;
@@ -32,16 +38,20 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command, ServeArgs};
+use cli::{Cli, Command, ServeArgs, Target};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let args = match cli.command {
-        Some(Command::Serve(args)) => *args,
-        None => serve_by_default(),
-    };
-    let text = |name| std::env::var_os(name).and_then(|value| value.into_string().ok());
-    let token = text("WINDLASS_TOKEN").filter(|token| !token.is_empty());
+    let token = std::env::var_os("WINDLASS_TOKEN").and_then(|value| value.into_string().ok());
+    let token = token.filter(|token| !token.is_empty());
+    match cli.command {
+        Some(Command::Serve(args)) => serve(cli.target, *args, token),
+        None => serve(cli.target, serve_by_default(), token),
+        Some(command) => commands::main(&cli.target, command, token),
+    }
+}
+
+fn serve(target: Target, args: ServeArgs, token: Option<String>) -> ExitCode {
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if let Err(error) = log::start(args.log, &args.log_level, no_colour) {
         return complain(&error, 2);
@@ -51,7 +61,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return complain(&format!("the system refused to start: {error}"), 1),
     };
-    let code = match runtime.block_on(serve::serve(cli.store, args, token)) {
+    let code = match runtime.block_on(serve::serve(target.store, args, token)) {
         Ok(code) => code,
         Err(error) => complain(&error, 1),
     };

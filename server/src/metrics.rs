@@ -124,7 +124,7 @@ impl Snapshot {
 }
 
 /// The length of a file. It is not opened: that would drop the locks of SQLite.
-fn length(path: &Path) -> u64 {
+pub(crate) fn length(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::auth::Scope;
 use crate::problem::{self, Document, Kind};
 use crate::routes::{BodyKind, ROUTES, Reply, Route};
+use crate::settings::TABLE;
 
 /// The document as text.
 pub(crate) fn text() -> &'static str {
@@ -114,6 +115,12 @@ fn parameters(route: &Route) -> Vec<Value> {
         let schema = json!({ "type": "string", "pattern": crate::wire::NAME });
         let parameter =
             json!({ "name": "queue", "in": "path", "required": true, "schema": schema });
+        parameters.push(parameter);
+    }
+    if route.path.contains("{name}") {
+        let names: Vec<&str> = TABLE.iter().map(|setting| setting.name).collect();
+        let schema = json!({ "type": "string", "enum": names });
+        let parameter = json!({ "name": "name", "in": "path", "required": true, "schema": schema });
         parameters.push(parameter);
     }
     for (name, description) in route.doc.query {

@@ -3,9 +3,9 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -23,7 +23,7 @@ use crate::body::Body;
 use crate::connection::Conn;
 use crate::find::{Found, Routes};
 use crate::problem::{self, Problem};
-use crate::routes::BodyKind;
+use crate::routes::{BodyKind, Route};
 use crate::wire::{Query, job_id};
 use crate::{guard, limits};
 
@@ -38,7 +38,7 @@ pub(crate) struct Call {
     pub(crate) peer: IpAddr,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    _room: OwnedSemaphorePermit,
+    _room: Option<OwnedSemaphorePermit>,
     param: Option<String>,
     query: String,
 }
@@ -160,26 +160,63 @@ async fn serve(
     }
     let open = matches!(&found, Found::Route(route, _) if route.scope.is_none());
     let caller = if open { None } else { Some(app.tokens.caller(&head.headers)?) };
-    let (route, param) = match found {
-        Found::Route(route, param) => (route, param),
-        Found::OtherMethods(methods) => {
-            let detail = format!("this path takes {methods}");
-            return Err(Problem::new(problem::METHOD_NOT_ALLOWED, detail).allowing(methods));
-        }
-        Found::Nothing => {
-            let detail = "there is no such path; GET /openapi.json lists them all";
-            return Err(Problem::new(problem::NOT_FOUND, detail));
-        }
-    };
+    let (route, param) = taken(found)?;
     if let (Some(caller), Some(scope)) = (caller, route.scope) {
         caller.allow(scope)?;
     }
     let (body, room) = read_body(&app, route.body, &head.headers, body).await?;
     let query = head.uri.query().unwrap_or_default().into();
     let headers = head.headers;
-    let run: Pin<Box<dyn Future<Output = Answer> + Send>> =
-        (route.run)(Call { app, conn, peer, headers, body, _room: room, param, query });
-    run.await
+    (route.run)(Call { app, conn, peer, headers, body, _room: Some(room), param, query }).await
+}
+
+/// Answers a call of this process itself, made of bytes: what a connection is checked for does not
+/// apply, everything else does.
+pub(crate) async fn answer_here(
+    app: Arc<App>,
+    conn: Arc<Conn>,
+    found: Found,
+    query: &str,
+    body: Bytes,
+) -> Answer {
+    let (route, param) = taken(found)?;
+    let limit = body_limit(&app, route.body);
+    if body.len() > limit {
+        return Err(too_large(limit));
+    }
+    check_body(route.body, &body)?;
+    let (peer, headers, query) = (IpAddr::V4(Ipv4Addr::LOCALHOST), HeaderMap::new(), query.into());
+    (route.run)(Call { app, conn, peer, headers, body, _room: None, param, query }).await
+}
+
+/// The route, or why there is none.
+fn taken(found: Found) -> Result<(&'static Route, Option<String>), Problem> {
+    match found {
+        Found::Route(route, param) => Ok((route, param)),
+        Found::OtherMethods(methods) => {
+            let detail = format!("this path takes {methods}");
+            Err(Problem::new(problem::METHOD_NOT_ALLOWED, detail).allowing(methods))
+        }
+        Found::Nothing => {
+            let detail = "there is no such path; GET /openapi.json lists them all";
+            Err(Problem::new(problem::NOT_FOUND, detail))
+        }
+    }
+}
+
+fn body_limit(app: &App, kind: BodyKind) -> usize {
+    match kind {
+        BodyKind::Batch => app.limits.batch_body,
+        BodyKind::Json | BodyKind::MayBeEmpty | BodyKind::Empty => app.limits.body,
+    }
+}
+
+/// Refuses a body where there should be none.
+fn check_body(kind: BodyKind, body: &[u8]) -> Result<(), Problem> {
+    if kind == BodyKind::Empty && !body.is_empty() {
+        let _: crate::wire::Nothing = crate::wire::json(body)?;
+    }
+    Ok(())
 }
 
 /// Reads the body, no longer and no more than allowed.
@@ -189,10 +226,7 @@ async fn read_body(
     headers: &HeaderMap,
     body: Incoming,
 ) -> Result<(Bytes, OwnedSemaphorePermit), Problem> {
-    let limit = match kind {
-        BodyKind::Batch => app.limits.batch_body,
-        BodyKind::Json | BodyKind::MayBeEmpty | BodyKind::Empty => app.limits.body,
-    };
+    let limit = body_limit(app, kind);
     let expected = body.size_hint().exact().unwrap_or(0);
     if expected > limit as u64 {
         return Err(too_large(limit));
@@ -210,9 +244,7 @@ async fn read_body(
         return Err(Problem::new(problem::BODY_TIMEOUT, detail).closing());
     };
     let bytes = read?;
-    if kind == BodyKind::Empty && !bytes.is_empty() {
-        let _: crate::wire::Nothing = crate::wire::json(&bytes)?;
-    }
+    check_body(kind, &bytes)?;
     Ok((bytes, room))
 }
 

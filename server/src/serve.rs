@@ -8,20 +8,19 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, timeout};
-use windlass_runtime_tokio::{Clock, Health, Queue, Report, SystemClock};
+use windlass_runtime_tokio::{Health, Queue, Report};
 
-use crate::app::{App, Closing, Pollers, Stage};
+use crate::app::{App, Closing, Stage};
 use crate::auth::Tokens;
 use crate::cli::{ServeArgs, StoreUrl};
 use crate::find::Routes;
 use crate::guard::Hosts;
-use crate::hub::Hub;
-use crate::limits::{BODIES_KIB, Limits};
-use crate::lookup::Lookup;
-use crate::metrics::Figures;
+use crate::limits::Limits;
+use crate::settings::Given;
+use crate::store::Purpose;
 use crate::{http, notify, store, tls};
 
 /// How long connections have for their last answers, once nothing runs any more.
@@ -98,9 +97,9 @@ fn start(
     tokens: Tokens,
     closing: Closing,
 ) -> Result<(Arc<App>, JoinHandle<()>), String> {
-    let queue = store::start(url, args).map_err(|error| error.to_string())?;
-    let hub = Hub::new(SystemClock.now().wall);
-    let following = tokio::spawn(Arc::clone(&hub).follow(queue.events()));
+    let given = Given::from_environment(&args.settings.0)?;
+    let started = store::start(url, Purpose::Serve(args), given);
+    let started = started.map_err(|error| error.to_string())?;
     let limits = Limits {
         body: args.limits.max_body,
         batch_body: args.limits.max_batch_body,
@@ -111,20 +110,9 @@ fn start(
         write_stall: args.limits.write_timeout,
         ..Limits::default()
     };
-    let app = App {
-        lookup: Lookup::start(queue.clone()),
-        queue,
-        tokens,
-        hosts: Hosts::new(&args.hosts),
-        limits,
-        hub,
-        figures: Figures::default(),
-        pollers: Pollers::default(),
-        closing,
-        body_room: Arc::new(Semaphore::new(BODIES_KIB)),
-        store: url.path().clone(),
-        local_demand: None,
-    };
+    let hosts = Hosts::new(&args.hosts);
+    let app = App { tokens, hosts, limits, ..App::new(started, url.path().clone(), closing) };
+    let following = tokio::spawn(Arc::clone(&app.hub).follow(app.queue.events()));
     Ok((Arc::new(app), following))
 }
 

@@ -1,60 +1,114 @@
 //! Opening the store that was asked for, and starting the queue on it. After this nobody knows
 //! which store it is.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use thiserror::Error;
-use windlass_core::store::{Retention, Store};
-use windlass_core::{Millis, Policy};
+use windlass_core::store::{Reader, Store, StoreError};
 use windlass_runtime_tokio::{Builder, Queue, Runtime, StartError};
 use windlass_store_redb::RedbStore;
 use windlass_store_sqlite::SqliteStore;
 
-use crate::app::PRESENCE;
 use crate::cli::{ServeArgs, StoreUrl};
+use crate::keeper::Keeper;
+use crate::settings::{Followed, Given, Id, Levels};
 
 /// Why there is no queue.
 #[derive(Debug, Error)]
 pub(crate) enum OpenError {
     #[error("the store {store} cannot be opened: {why}")]
     Store { store: String, why: String },
+    #[error("the settings kept in the store cannot be read: {0}")]
+    Settings(#[from] StoreError),
+    #[error(
+        "the store {store} is in use, and a redb store belongs to one process at a time; if that \
+         is a server, ask it with --server URL, like --server http://127.0.0.1:8080"
+    )]
+    InUse { store: String },
     #[error(transparent)]
     Start(#[from] StartError),
 }
 
-/// Opens the store and starts the queue.
-pub(crate) fn start(url: &StoreUrl, args: &ServeArgs) -> Result<Queue, OpenError> {
+/// What a queue is started for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Purpose<'a> {
+    /// To serve: with presence, retention and the kinds that are built in.
+    Serve(&'a ServeArgs),
+    /// To answer a few calls of a command. It runs nothing, and nobody sees it come and go.
+    Direct,
+}
+
+/// A queue that runs, and what belongs to it.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) queue: Queue,
+    pub(crate) settings: Arc<Followed>,
+    pub(crate) keeper: Keeper,
+}
+
+/// Opens the store and starts the queue, by what was given to this process and what the store
+/// keeps.
+pub(crate) fn start(
+    url: &StoreUrl,
+    purpose: Purpose<'_>,
+    given: Given,
+) -> Result<Started, OpenError> {
     let failed = |why: String| OpenError::Store { store: url.to_string(), why };
     match url {
         StoreUrl::Sqlite(path) => {
             let store = SqliteStore::open(path).map_err(|error| failed(error.to_string()))?;
-            Ok(configured(store, args).start()?)
+            let keeper = Keeper::Sqlite(store.keeper());
+            start_on(store, keeper, purpose, given)
         }
         StoreUrl::Redb(path) => {
-            let store = RedbStore::open(path).map_err(|error| failed(error.to_string()))?;
-            Ok(configured(store, args).start()?)
+            let store = RedbStore::open(path).map_err(|error| match error {
+                windlass_store_redb::OpenError::Locked { .. } => {
+                    OpenError::InUse { store: url.to_string() }
+                }
+                other => failed(other.to_string()),
+            })?;
+            let keeper = Keeper::Redb(store.keeper());
+            start_on(store, keeper, purpose, given)
         }
     }
 }
 
-fn configured<S>(store: S, args: &ServeArgs) -> Builder<S>
+fn start_on<S>(
+    store: S,
+    keeper: Keeper,
+    purpose: Purpose<'_>,
+    given: Given,
+) -> Result<Started, OpenError>
 where
     S: Store + Send + 'static,
     S::Reader: Send + 'static,
 {
-    let millis = |time: std::time::Duration| {
-        Millis::new(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    let shared = store.change_check().is_some();
+    let levels = Levels::new(&given, &store.reader()?.settings()?);
+    let builder = Runtime::builder(store).policy(levels.policy());
+    let queue = match purpose {
+        Purpose::Direct => builder.start()?,
+        Purpose::Serve(args) => {
+            let builder = builder.mailbox(args.limits.mailbox).event_buffer(EVENT_BUFFER);
+            with_built_in_kinds(present(builder, &levels), levels.slots(Id::Workers)).start()?
+        }
     };
-    let builder = Runtime::builder(store)
-        .presence(PRESENCE)
-        .host(&host_name())
-        .mailbox(args.limits.mailbox)
-        .event_buffer(EVENT_BUFFER)
-        .policy(Policy { idempotency_window: millis(args.idempotency_window), ..Policy::default() })
-        .retention(Retention {
-            done: args.keep_done.map(millis),
-            failed: args.keep_failed.map(millis),
-            cancelled: args.keep_done.map(millis),
-        });
-    with_built_in_kinds(builder, args.workers)
+    let settings = Followed::new(given, levels);
+    if shared && !matches!(purpose, Purpose::Direct) {
+        tokio::spawn(Arc::clone(&settings).follow(queue.clone()));
+    }
+    Ok(Started { queue, settings, keeper })
+}
+
+/// One that stays: it is seen by others, and removes what is past its age.
+fn present<S>(builder: Builder<S>, levels: &Levels) -> Builder<S>
+where
+    S: Store + Send + 'static,
+    S::Reader: Send + 'static,
+{
+    let every = Duration::from_millis(levels.heartbeat().get());
+    builder.presence(every).host(&host_name()).retention(levels.retention())
 }
 
 /// Events that wait for the hub, which only counts and keeps them.

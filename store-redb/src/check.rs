@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 
 use redb::{
     Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, Value,
@@ -20,6 +21,7 @@ use crate::error::OpenError;
 use crate::names::Names;
 use crate::open::copy_target;
 use crate::rows::{self, JobRow, bad};
+use crate::slot::Slot;
 use crate::store::RedbStore;
 use crate::tables::{
     ATTEMPTS, Access, CANCELLED, COUNTS, DONE, ERRORS, FAILED, Found, JOBS, KEYS, LAST_ID, LEASED,
@@ -34,7 +36,21 @@ use crate::write::{Index, put_keys, written};
 const OF_JOBS: [(&str, TableDefinition<'_, u64, &[u8]>); 4] =
     [("payload", PAYLOADS), ("result", RESULTS), ("progress", PROGRESS), ("error", ERRORS)];
 
+/// Checks and copies a store that is in use, from any thread: see [`RedbStore::keeper`].
+#[derive(Debug, Clone)]
+pub struct RedbKeeper(Arc<Slot>);
+
 impl RedbStore {
+    /// A handle that checks and copies the store while it is in use.
+    pub fn keeper(&self) -> RedbKeeper {
+        RedbKeeper(Arc::clone(&self.slot))
+    }
+
+    /// See [`RedbKeeper::backup`].
+    pub fn backup(&self, to: &Path) -> Result<(), OpenError> {
+        self.keeper().backup(to)
+    }
+
     /// Checks every page, recomputes counters, keys and indexes from the rows, and lists everything
     /// that disagrees. Empty is good. It reads the whole store, and nobody else reads meanwhile.
     pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
@@ -61,6 +77,15 @@ impl RedbStore {
         self.source.note_size();
         result
     }
+}
+
+impl RedbKeeper {
+    /// Recomputes counters, keys and indexes from the rows, and lists everything that disagrees.
+    /// Empty is good. It reads the whole store, beside those who write; pages are not checked, for
+    /// which the store would have to stand still: [`RedbStore::verify`] does that.
+    pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
+        self.0.read(|txn, _| look(txn))
+    }
 
     /// Copies the store, as it is at one instant, to a file that does not exist yet; the store may
     /// go on writing.
@@ -76,7 +101,7 @@ impl RedbStore {
 
     fn copy_to(&self, target: Database, to: &Path) -> Result<(), OpenError> {
         let failed = |source| OpenError::creating(to, source);
-        let opened = self.slot.shared();
+        let opened = self.0.shared();
         let copied = || -> Found<()> {
             let from = opened.db().map_err(bad)?.begin_read()?;
             let mut txn = target.begin_write()?;

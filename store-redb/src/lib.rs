@@ -34,6 +34,7 @@ mod tables;
 mod tx;
 mod write;
 
+pub use check::RedbKeeper;
 pub use error::OpenError;
 pub use reader::RedbReader;
 pub use store::RedbStore;

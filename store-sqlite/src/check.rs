@@ -2,26 +2,38 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::{Connection, TransactionBehavior};
-use windlass_core::store::{Cause, Disagreement, Reader, Store, StoreError, audit};
+use windlass_core::store::{Cause, Disagreement, Reader, StoreError, audit};
 use windlass_store_file::{directory_of, make_file, sync_directory};
 
 use crate::error::{OpenError, TxError};
-use crate::{SqliteStore, open};
+use crate::open::{self, Place};
+use crate::reader::Pool;
+use crate::store::SqliteStore;
+
+/// Checks and copies a store that is in use, from any thread: see [`SqliteStore::keeper`].
+#[derive(Debug, Clone)]
+pub struct SqliteKeeper {
+    place: Place,
+    pool: Arc<Pool>,
+}
 
 impl SqliteStore {
-    /// Recomputes counters, keys and indexes from the rows, and lists everything that disagrees.
-    /// Empty is good. It reads the whole store.
+    /// A handle that checks and copies the store while it is in use.
+    pub fn keeper(&self) -> SqliteKeeper {
+        SqliteKeeper { place: self.place.clone(), pool: Arc::clone(&self.pool) }
+    }
+
+    /// See [`SqliteKeeper::verify`].
     pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
-        let conn = open::reader(&self.place).map_err(unopened)?;
-        let mut found = integrity(&conn).map_err(|error| TxError::from(error).of_read())?;
-        if !found.is_empty() {
-            return Ok(found);
-        }
-        found.extend(strays(&conn).map_err(|error| TxError::from(error).of_read())?);
-        found.extend(audit(&self.reader()?.dump()?));
-        Ok(found)
+        self.keeper().verify()
+    }
+
+    /// See [`SqliteKeeper::backup`].
+    pub fn backup(&self, to: &Path) -> Result<(), OpenError> {
+        self.keeper().backup(to)
     }
 
     /// Makes derived data agree with the rows again: counters are counted anew, indexes built
@@ -29,6 +41,21 @@ impl SqliteStore {
     pub fn repair(&mut self) -> Result<(), StoreError> {
         let mut conn = open::writer(&self.place).map_err(unopened)?;
         mend(&mut conn).map_err(|error| TxError::from(error).of_read())
+    }
+}
+
+impl SqliteKeeper {
+    /// Recomputes counters, keys and indexes from the rows, and lists everything that disagrees.
+    /// Empty is good. It reads the whole store, beside those who write.
+    pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
+        let conn = open::reader(&self.place).map_err(unopened)?;
+        let mut found = integrity(&conn).map_err(|error| TxError::from(error).of_read())?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        found.extend(strays(&conn).map_err(|error| TxError::from(error).of_read())?);
+        found.extend(audit(&self.pool.reader()?.dump()?));
+        Ok(found)
     }
 
     /// Copies the store, as it is at one instant, to a file that does not exist yet; others may go

@@ -36,6 +36,7 @@ mod store;
 mod tx;
 mod write;
 
+pub use check::SqliteKeeper;
 pub use error::OpenError;
 pub use reader::SqliteReader;
 pub use store::SqliteStore;

@@ -4,5 +4,7 @@ pub(crate) mod dead;
 pub(crate) mod enqueue;
 pub(crate) mod jobs;
 pub(crate) mod queues;
+pub(crate) mod settings;
 pub(crate) mod system;
+pub(crate) mod upkeep;
 pub(crate) mod work;

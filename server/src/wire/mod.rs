@@ -5,6 +5,8 @@ mod new_job;
 mod parse;
 mod queue;
 mod report;
+mod setting;
+mod status;
 mod system;
 mod time;
 
@@ -16,5 +18,9 @@ pub(crate) use report::{
     Beaten, Claims, Complete, Fail, Heartbeat, LeasedJob, Poll, Release, Replay, Replayed, Report,
     ReportResult, Reports, ReportsAnswer, Settled, Snooze,
 };
+pub(crate) use setting::{NewSetting, Setting, SettingList};
+pub(crate) use status::{
+    Checkup, Counts as StatusCounts, QueueSums, Rates, Status, StoreSize, WorkerSums,
+};
 pub(crate) use system::{Alive, Nothing, Ready, Worker, WorkerList};
-pub(crate) use time::rfc3339;
+pub(crate) use time::{Time, instant, rfc3339};

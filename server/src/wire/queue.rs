@@ -3,12 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use windlass_core::{
-    JobTimeout, LeaseLength, MaxQueued, MaxRetries, MaxRunning, QueueRow, QueueSettings, View, Wall,
+    JobTimeout, LeaseLength, MaxQueued, MaxRetries, MaxRunning, QueueRow, QueueSettings, Wall,
 };
 
 use super::job::Retry;
 use super::new_job::{NewRetry, lease_length};
 use super::parse::Faults;
+use super::status::Counts;
 use crate::problem::Problem;
 
 /// Every queue.
@@ -27,17 +28,6 @@ pub(crate) struct Queue {
     /// For how long the longest-waiting due job has been due.
     oldest_ready_age_ms: Option<u64>,
     settings: Shown,
-}
-
-/// How many jobs stand where. `queued` are due, `scheduled` are not yet.
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
-struct Counts {
-    queued: u64,
-    scheduled: u64,
-    processing: u64,
-    done: u64,
-    failed: u64,
-    cancelled: u64,
 }
 
 /// What is set; `null` means the default.
@@ -59,14 +49,7 @@ impl Queue {
         Self {
             name: row.queue.name.as_str().into(),
             paused: row.queue.paused,
-            counts: Counts {
-                queued: counts.get(View::Queued),
-                scheduled: counts.get(View::Scheduled),
-                processing: counts.get(View::Processing),
-                done: counts.get(View::Done),
-                failed: counts.get(View::Failed),
-                cancelled: counts.get(View::Cancelled),
-            },
+            counts: Counts::of(&counts),
             oldest_ready_age_ms: oldest.map(|oldest| now.since(oldest).get()),
             settings: Shown {
                 max_queued: settings.max_queued.map(MaxQueued::get),

@@ -18,7 +18,7 @@ fn guarded(store: &str) -> (Place, Server) {
 }
 
 fn path(template: &str) -> String {
-    template.replace("{id}", "1").replace("{queue}", "default")
+    template.replace("{id}", "1").replace("{queue}", "default").replace("{name}", "max_retries")
 }
 
 #[test]

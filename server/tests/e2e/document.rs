@@ -22,7 +22,10 @@ fn every_documented_example_is_answered_as_documented() {
             let claimed = server.claim("w", 1_000);
             assert!(claimed.iter().any(|job| job["lease"]["token"] == token.as_str()));
         }
-        let path = template.replace("{id}", &id.to_string()).replace("{queue}", "default");
+        let path = template
+            .replace("{id}", &id.to_string())
+            .replace("{queue}", "default")
+            .replace("{name}", "max_retries");
         let body = example.map(|example| example.to_string().replace("1.1", &token));
         let reply = server.send(&method, &path, body.as_deref());
         let operation = &document["paths"][&template][method.to_lowercase()];

@@ -1,0 +1,149 @@
+//! `config`: settings, their values, and who says so.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use http::Method;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Session;
+use crate::client::{Failure, segment};
+use crate::out::{Column, Out, Table};
+
+/// Show and keep settings.
+///
+/// A flag wins over the environment, the environment over what the store keeps (`config set`), the
+/// store over the default. Servers and worker processes on the same store live by a change within
+/// seconds.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass config list
+  windlass config set visibility_timeout 2m
+  windlass config unset visibility_timeout")]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Every setting, its value, and where that comes from.
+    List,
+    /// The value of one setting.
+    Get {
+        /// The setting, like `max_retries`.
+        name: String,
+    },
+    /// Keep a value in the store.
+    Set {
+        /// The setting, like `max_retries`.
+        name: String,
+        /// Its value, like 5, 30s, 0.25 or off.
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Forget what the store keeps: the default holds again.
+    Unset {
+        /// The setting, like `max_retries`.
+        name: String,
+    },
+}
+
+impl ConfigArgs {
+    /// Whether it may make the store.
+    pub(crate) fn writes(&self) -> bool {
+        matches!(self.action, Action::Set { .. })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Settings {
+    settings: Vec<Setting>,
+    #[serde(default)]
+    ignored: Vec<Ignored>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Setting {
+    name: String,
+    value: String,
+    origin: String,
+    stored: Option<String>,
+    #[serde(default)]
+    environment: String,
+    #[serde(default)]
+    help: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Ignored {
+    name: String,
+    reason: String,
+}
+
+pub(crate) async fn run(session: &mut Session, args: &ConfigArgs) -> Result<ExitCode, Failure> {
+    let path = |name: &str| format!("/settings/{}", segment(name));
+    match &args.action {
+        Action::List => {
+            let reply = session.client.get("/settings").await?;
+            if session.out.json {
+                session.out.answer(&reply.body)?;
+            } else {
+                list(&mut session.out, &reply.json()?)?;
+            }
+        }
+        Action::Get { name } => {
+            let reply = session.client.get(&path(name)).await?;
+            if session.out.json {
+                session.out.answer(&reply.body)?;
+            } else {
+                let setting: Setting = reply.json()?;
+                session.out.line(&crate::out::escaped(&setting.value))?;
+            }
+        }
+        Action::Set { name, value } => {
+            let body = json!({ "value": value }).to_string();
+            let reply = session.client.call(Method::PUT, &path(name), body).await?;
+            if session.out.json {
+                session.out.answer(&reply.body)?;
+            }
+            told(&session.out, &reply.json()?);
+        }
+        Action::Unset { name } => {
+            session.client.call(Method::DELETE, &path(name), "").await?;
+            session.out.say(&format!("the store does not keep {name} any more"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(out: &mut Out, settings: &Settings) -> Result<(), Failure> {
+    let columns =
+        [Column::whole("SETTING"), Column::whole("VALUE"), Column::whole("FROM"), Column::text("")];
+    let mut table = Table::new(&columns);
+    for Setting { name, value, origin, help, .. } in &settings.settings {
+        table.row(&[name.clone(), value.clone(), origin.clone(), help.clone()]);
+    }
+    out.table(&table)?;
+    for Ignored { name, reason } in &settings.ignored {
+        out.say(&format!("the store keeps {name}, which is not used: {reason}"));
+    }
+    Ok(())
+}
+
+/// What became of a value that was kept: it may not be the one that holds.
+fn told(out: &Out, setting: &Setting) {
+    let Setting { name, value, origin, stored, environment, .. } = setting;
+    let kept = stored.as_deref().unwrap_or(value);
+    match origin.as_str() {
+        "store" => out.say(&format!("{name} is {kept}")),
+        "environment" => out.say(&format!(
+            "the store keeps {name} {kept}, but {environment} says {value} where you asked"
+        )),
+        _ => out.say(&format!(
+            "the store keeps {name} {kept}, but the {origin} says {value} where you asked"
+        )),
+    }
+}
