@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{backup, config, doctor, enqueue, list, show, status};
+use crate::commands::{backup, config, doctor, enqueue, list, show, status, top};
 
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use values::{StoreUrl, duration};
@@ -68,6 +68,7 @@ pub(crate) enum Command {
     List(list::ListArgs),
     Show(show::ShowArgs),
     Status(status::StatusArgs),
+    Top(top::TopArgs),
     Config(config::ConfigArgs),
     Doctor(doctor::DoctorArgs),
     Backup(backup::BackupArgs),

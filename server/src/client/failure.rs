@@ -124,7 +124,8 @@ impl Failure {
         }
     }
 
-    fn detail(&self) -> &str {
+    /// What happened.
+    pub(crate) fn detail(&self) -> &str {
         match self {
             Self::Problem(problem) => &problem.parts.detail,
             Self::Here { detail, .. } => detail,

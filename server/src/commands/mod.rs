@@ -9,6 +9,7 @@ mod hints;
 pub(crate) mod list;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod top;
 
 use std::process::ExitCode;
 
@@ -64,6 +65,9 @@ async fn run(
         }
         Command::Status(args) => {
             on(Store::Exists)?.runs(async |session| status::run(session, &args).await).await
+        }
+        Command::Top(args) => {
+            on(Store::Exists)?.runs(async |session| top::run(session, &args).await).await
         }
         Command::Enqueue(args) => {
             on(Store::Made)?.runs(async |session| enqueue::run(session, &args).await).await

@@ -1,0 +1,233 @@
+//! What the live screen knows, and what keys mean. It does no I/O.
+
+use std::collections::VecDeque;
+
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::queue_path;
+use crate::client::shapes::Job;
+
+/// How many looks the graph shows.
+const HISTORY: usize = 300;
+
+/// One look at everything that is shown.
+pub(super) struct Seen {
+    pub(super) status: Status,
+    pub(super) queues: Queues,
+    pub(super) workers: Workers,
+    pub(super) running: Vec<Job>,
+    pub(super) dead: Vec<Job>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Status {
+    pub(super) health: String,
+    pub(super) counts: Counts,
+    pub(super) oldest_ready_age_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(super) struct Counts {
+    pub(super) queued: u64,
+    pub(super) scheduled: u64,
+    pub(super) processing: u64,
+    pub(super) done: u64,
+    pub(super) failed: u64,
+    pub(super) cancelled: u64,
+}
+
+impl Counts {
+    fn finished(self) -> u64 {
+        self.done + self.failed + self.cancelled
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Queues {
+    pub(super) queues: Vec<Queue>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Queue {
+    pub(super) name: String,
+    pub(super) paused: bool,
+    pub(super) counts: Counts,
+    pub(super) oldest_ready_age_ms: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Workers {
+    pub(super) workers: Vec<Worker>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Worker {
+    pub(super) id: String,
+    pub(super) host: String,
+    pub(super) pid: Option<u32>,
+    pub(super) kind: String,
+    pub(super) last_heartbeat: String,
+    pub(super) alive: bool,
+    pub(super) running: Vec<u64>,
+}
+
+/// The tables, in the order in which Tab goes through them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pane {
+    Queues,
+    Running,
+    Dead,
+    Workers,
+}
+
+impl Pane {
+    pub(super) const ALL: [Self; 4] = [Self::Queues, Self::Running, Self::Dead, Self::Workers];
+}
+
+/// What a person pressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Next,
+    Previous,
+    Up,
+    Down,
+    Pause,
+    Retry,
+    Cancel,
+    Yes,
+    No,
+    End,
+}
+
+/// What is to be done about it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Nothing,
+    /// Post to this path.
+    Post(String),
+    End,
+}
+
+/// The state of the screen.
+pub(super) struct Model {
+    pub(super) seen: Seen,
+    at: Instant,
+    /// Jobs finished per second, look by look.
+    pub(super) rates: VecDeque<u64>,
+    pub(super) pane: Pane,
+    /// The chosen row of each table.
+    rows: [usize; 4],
+    /// What is said at the bottom.
+    pub(super) message: Option<String>,
+    /// The job that is cancelled if the answer is yes.
+    asked: Option<u64>,
+}
+
+impl Model {
+    pub(super) fn new(seen: Seen, at: Instant) -> Self {
+        let (rates, rows, pane) = (VecDeque::with_capacity(HISTORY), [0; 4], Pane::Queues);
+        Self { seen, at, rates, pane, rows, message: None, asked: None }
+    }
+
+    /// Takes a new look. What is purged between two looks makes a rate smaller, never negative.
+    pub(super) fn look(&mut self, seen: Seen, at: Instant) {
+        let millis = (at - self.at).as_millis().max(1);
+        let (before, now) = (self.seen.status.counts.finished(), seen.status.counts.finished());
+        let rate = u128::from(now.saturating_sub(before)) * 1_000 / millis;
+        if self.rates.len() == HISTORY {
+            self.rates.pop_front();
+        }
+        self.rates.push_back(u64::try_from(rate).unwrap_or(u64::MAX));
+        (self.seen, self.at) = (seen, at);
+        for (at, pane) in Pane::ALL.into_iter().enumerate() {
+            self.rows[at] = self.rows[at].min(self.len(pane).saturating_sub(1));
+        }
+    }
+
+    /// A look that failed: what was seen before stays.
+    pub(super) fn blind(&mut self, why: &str) {
+        self.message = Some(why.into());
+    }
+
+    /// What came of a post.
+    pub(super) fn answered(&mut self, refused: Option<&str>) {
+        self.message = Some(refused.unwrap_or("done").into());
+    }
+
+    pub(super) fn row(&self, pane: Pane) -> usize {
+        self.rows[pane as usize]
+    }
+
+    fn len(&self, pane: Pane) -> usize {
+        match pane {
+            Pane::Queues => self.seen.queues.queues.len(),
+            Pane::Running => self.seen.running.len(),
+            Pane::Dead => self.seen.dead.len(),
+            Pane::Workers => self.seen.workers.workers.len(),
+        }
+    }
+
+    /// What a key asks for.
+    pub(super) fn press(&mut self, key: Key) -> Act {
+        self.message = None;
+        if let Some(id) = self.asked.take() {
+            return match key {
+                Key::Yes => Act::Post(format!("/jobs/{id}/cancel")),
+                Key::End => Act::End,
+                _ => Act::Nothing,
+            };
+        }
+        match key {
+            Key::End => return Act::End,
+            Key::Next => self.turn(1),
+            Key::Previous => self.turn(Pane::ALL.len() - 1),
+            Key::Up => self.rows[self.pane as usize] = self.row(self.pane).saturating_sub(1),
+            Key::Down => {
+                let last = self.len(self.pane).saturating_sub(1);
+                self.rows[self.pane as usize] = (self.row(self.pane) + 1).min(last);
+            }
+            Key::Pause => return self.pause(),
+            Key::Retry => return self.retry(),
+            Key::Cancel => self.ask_to_cancel(),
+            Key::Yes | Key::No => {}
+        }
+        Act::Nothing
+    }
+
+    fn turn(&mut self, by: usize) {
+        self.pane = Pane::ALL[(self.pane as usize + by) % Pane::ALL.len()];
+    }
+
+    fn pause(&mut self) -> Act {
+        let chosen = self.seen.queues.queues.get(self.row(Pane::Queues));
+        let Some(queue) = chosen.filter(|_| self.pane == Pane::Queues) else {
+            return self.say("choose a queue to pause or resume it");
+        };
+        Act::Post(queue_path(&queue.name, if queue.paused { "resume" } else { "pause" }))
+    }
+
+    fn retry(&mut self) -> Act {
+        let chosen = self.seen.dead.get(self.row(Pane::Dead));
+        let Some(job) = chosen.filter(|_| self.pane == Pane::Dead) else {
+            return self.say("choose a dead letter to run it again");
+        };
+        Act::Post(format!("/dlq/{}/retry", job.id))
+    }
+
+    fn ask_to_cancel(&mut self) {
+        let chosen = self.seen.running.get(self.row(Pane::Running));
+        let Some(job) = chosen.filter(|_| self.pane == Pane::Running) else {
+            self.say("choose a running job to cancel it");
+            return;
+        };
+        let (id, kind) = (job.id, job.kind.clone());
+        self.asked = Some(id);
+        self.say(&format!("cancel job {id} ({kind})? y or n"));
+    }
+
+    fn say(&mut self, text: &str) -> Act {
+        self.message = Some(text.into());
+        Act::Nothing
+    }
+}
