@@ -1,26 +1,22 @@
 //! What every request can reach: the queue, the tokens, the figures, the events. It holds no rule.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{Semaphore, watch};
+use windlass_core::Wall;
 use windlass_core::store::Durability;
-use windlass_core::{Demand, Millis, Wall, WorkerId};
 use windlass_runtime_tokio::{Clock, Queue, SystemClock};
 
 use crate::auth::Tokens;
 use crate::guard::Hosts;
 use crate::hub::Hub;
-use crate::limits::{Limits, POLLERS};
+use crate::limits::Limits;
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
 
 /// How often this process, and workers that poll here, are noted in the store.
 pub(crate) const PRESENCE: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// How long a worker may be silent before it counts as gone.
-pub(crate) const SILENT: Millis = Millis::seconds(60);
 
 /// The server, as requests see it.
 #[derive(Debug)]
@@ -31,15 +27,12 @@ pub(crate) struct App {
     pub(crate) limits: Limits,
     pub(crate) hub: Arc<Hub>,
     pub(crate) figures: Figures,
-    pub(crate) pollers: Pollers,
     pub(crate) closing: Closing,
     pub(crate) lookup: Lookup,
     /// Room for bodies that are being served, in KiB.
     pub(crate) body_room: Arc<Semaphore>,
     /// Where the store lies.
     pub(crate) store: PathBuf,
-    /// What this process runs itself.
-    pub(crate) local_demand: Option<Demand>,
 }
 
 /// What time it is.
@@ -87,38 +80,5 @@ impl Closing {
         let mut receiver = self.0.clone();
         // Whoever could say so is gone: that is the end too.
         let _ = receiver.wait_for(|now| *now >= stage).await;
-    }
-}
-
-/// Who has polled lately, and for what: those who would run a job.
-#[derive(Debug, Default)]
-pub(crate) struct Pollers(Mutex<BTreeMap<WorkerId, (Wall, Demand)>>);
-
-impl Pollers {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<WorkerId, (Wall, Demand)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn note(&self, worker: &WorkerId, demand: &Demand, now: Wall) {
-        let mut known = self.known();
-        if let Some((seen, wanted)) = known.get_mut(worker) {
-            *seen = now;
-            if wanted != demand {
-                wanted.clone_from(demand);
-            }
-            return;
-        }
-        if known.len() >= POLLERS {
-            known.retain(|_, (seen, _)| now.since(*seen) <= SILENT);
-        }
-        if known.len() < POLLERS {
-            known.insert(worker.clone(), (now, demand.clone()));
-        }
-    }
-
-    pub(crate) fn demands(&self, now: Wall) -> Vec<Demand> {
-        let mut known = self.known();
-        known.retain(|_, (seen, _)| now.since(*seen) <= SILENT);
-        known.values().map(|(_, demand)| demand.clone()).collect()
     }
 }

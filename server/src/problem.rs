@@ -325,6 +325,9 @@ impl From<CommandError> for Problem {
             CommandError::Refused(AdminRefused::TooManyQueues) => {
                 Self::new(LIMIT_REACHED, error.to_string())
             }
+            CommandError::Refused(AdminRefused::NoWorker) => {
+                Self::new(NOT_FOUND, error.to_string())
+            }
             CommandError::Unserved(unserved) => unserved.into(),
         }
     }

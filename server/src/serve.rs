@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, timeout};
 use windlass_runtime_tokio::{Clock, Health, Queue, Report, SystemClock};
 
-use crate::app::{App, Closing, Pollers, Stage};
+use crate::app::{App, Closing, Stage};
 use crate::auth::Tokens;
 use crate::cli::{ServeArgs, StoreUrl};
 use crate::find::Routes;
@@ -119,11 +119,9 @@ fn start(
         limits,
         hub,
         figures: Figures::default(),
-        pollers: Pollers::default(),
         closing,
         body_room: Arc::new(Semaphore::new(BODIES_KIB)),
         store: url.path().clone(),
-        local_demand: None,
     };
     Ok((Arc::new(app), following))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_runtime_tokio::{Health, NewJob};
 
-use crate::app::{SILENT, Stage, now};
+use crate::app::{Stage, now};
 use crate::handlers::queues;
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
@@ -16,7 +16,7 @@ pub(crate) async fn workers(call: Call) -> Answer {
     call.query(&[])?;
     let rows = call.app.queue.workers().await?;
     let now = now();
-    let workers = rows.iter().map(|row| Worker::of(row, now, SILENT)).collect();
+    let workers = rows.iter().map(|row| Worker::of(row, now)).collect();
     router::ok(&WorkerList { workers })
 }
 
