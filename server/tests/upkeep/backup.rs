@@ -41,7 +41,15 @@ fn a_copy_made_while_others_write_is_one_instant_of_the_store() {
     let place = Place::new("sqlite");
     let server = place.serve(&[]);
     let (over, address) = (AtomicBool::new(false), server.address());
+    /// Also when a check fails: else the writer would go on for ever.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     std::thread::scope(|scope| {
+        let _over = Over(&over);
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 place.ask_at(address, &["enqueue", "x"]).good();
@@ -56,6 +64,5 @@ fn a_copy_made_while_others_write_is_one_instant_of_the_store() {
             let newest = listed.json()["jobs"][0]["id"].as_u64().unwrap_or_default();
             assert_eq!(checked["jobs"].as_u64(), Some(newest), "every job up to the newest");
         }
-        over.store(true, Ordering::Relaxed);
     });
 }
