@@ -111,8 +111,7 @@ struct World {
 
 impl World {
     fn new(slots: usize) -> Self {
-        let worker =
-            Worker { id: worker_id(), host: "host".into(), pid: None, kind: WorkerKind::Local };
+        let worker = Worker::new(worker_id(), "host", WorkerKind::Local);
         let machine = Machine::new(Config::new(ProcessId(1), worker, slots));
         Self { machine, store: MemoryStore::new(), tick: 0, ended: Vec::new() }
     }

@@ -17,6 +17,7 @@ extern crate alloc;
 pub mod apply;
 mod attempt;
 mod bounded;
+mod demand;
 mod explain;
 mod id;
 mod idempotency;
@@ -37,6 +38,7 @@ pub use attempt::{Attempt, AttemptOutcome};
 pub use bounded::{
     Delay, JobTimeout, LeaseLength, MaxQueued, MaxRetries, MaxRunning, OutOfRange, Priority,
 };
+pub use demand::{Demand, DemandError, Kinds, Queues};
 pub use explain::{Explanation, Reason, Surroundings, explain};
 pub use id::{BatchId, Epoch, JobId, LeaseToken, ParseIdError, ProcessId, RequestId};
 pub use idempotency::{Fingerprint, FingerprintBuilder, Idempotency, KeyRecord, KeyRuling};
@@ -45,7 +47,7 @@ pub use name::{
     IdempotencyKey, Kind, NameError, NameProblem, QueueName, SettingKey, SettingValue, WorkerId,
 };
 pub use new_job::{EnqueueRefused, NewJob, Policy, Receipt, Terms, When};
-pub use queue::{Counts, Demand, Gate, Kinds, Queue, QueueRow, QueueSettings, Queues};
+pub use queue::{Counts, Gate, Queue, QueueRow, QueueSettings};
 pub use retry::{RetryError, RetryPolicy, Strategy};
 pub use text::{Excerpt, Payload, PayloadError};
 pub use time::{Millis, Mono, Now, Wall};

@@ -34,3 +34,12 @@ pub const MAX_BACKOFF: Millis = Millis::days(365);
 pub const CLOCK_STEP: Millis = Millis::new(1_000);
 /// How long commit markers of silent processes, and rows of silent workers, are kept.
 pub const SILENT_KEPT: Millis = Millis::days(1);
+/// How many names of queues, and of kinds, are kept of what a worker would run; one that names more
+/// is taken to want all.
+pub const DEMAND_NAMES: usize = 100;
+/// How many jobs one process runs at once.
+pub const SLOTS: usize = 10_000;
+/// How many times in a row a worker may miss to say that it is there before it counts as gone.
+pub const MISSED_PRESENCES: u64 = 3;
+/// The shortest silence after which a worker counts as gone.
+pub const SHORTEST_SILENCE: Millis = Millis::seconds(5);

@@ -1,4 +1,4 @@
-//! Queues: their settings, their counters, and who asks for their jobs.
+//! Queues: their settings and their counters.
 
 use alloc::vec::Vec;
 
@@ -129,86 +129,5 @@ impl QueueRow {
     /// The counters of all kinds together.
     pub fn total(&self) -> Counts {
         self.kinds.iter().fold(Counts::default(), |sum, (_, counts)| sum.plus(counts))
-    }
-}
-
-/// Which queues.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Queues {
-    /// Every queue there is.
-    All,
-    /// These, ordered and each once.
-    Only(Vec<QueueName>),
-}
-
-impl Queues {
-    /// These.
-    pub fn only(mut names: Vec<QueueName>) -> Self {
-        names.sort();
-        names.dedup();
-        Self::Only(names)
-    }
-
-    /// Whether this queue is among them.
-    pub fn includes(&self, name: &QueueName) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(names) => names.binary_search(name).is_ok(),
-        }
-    }
-}
-
-/// Which kinds.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kinds {
-    /// Every kind there is.
-    All,
-    /// These, ordered and each once.
-    Only(Vec<Kind>),
-    /// Every kind but these, ordered and each once.
-    Except(Vec<Kind>),
-}
-
-impl Kinds {
-    /// These.
-    pub fn only(mut kinds: Vec<Kind>) -> Self {
-        kinds.sort();
-        kinds.dedup();
-        Self::Only(kinds)
-    }
-
-    /// All but these.
-    pub fn except(mut kinds: Vec<Kind>) -> Self {
-        kinds.sort();
-        kinds.dedup();
-        Self::Except(kinds)
-    }
-
-    /// Whether this kind is among them.
-    pub fn includes(&self, kind: &Kind) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(kinds) => kinds.binary_search(kind).is_ok(),
-            Self::Except(kinds) => kinds.binary_search(kind).is_err(),
-        }
-    }
-}
-
-/// Which jobs somebody would run: a worker pool, or a remote worker that polls.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Demand {
-    /// From these queues.
-    pub queues: Queues,
-    /// Of these kinds.
-    pub kinds: Kinds,
-}
-
-impl Demand {
-    /// For every job there is.
-    pub const ALL: Self = Self { queues: Queues::All, kinds: Kinds::All };
-
-    /// Whether a job of this queue and kind is wanted.
-    pub fn wants(&self, queue: &QueueName, kind: &Kind) -> bool {
-        self.queues.includes(queue) && self.kinds.includes(kind)
     }
 }

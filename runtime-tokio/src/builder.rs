@@ -60,6 +60,7 @@ pub struct Builder<S> {
     patience: Millis,
     event_buffer: usize,
     host: String,
+    worker_kind: WorkerKind,
     pub(crate) journal: bool,
 }
 
@@ -90,6 +91,7 @@ where
             patience: Millis::seconds(10),
             event_buffer: 4_096,
             host: "local".into(),
+            worker_kind: WorkerKind::Local,
             journal: false,
         }
     }
@@ -169,6 +171,12 @@ where
         self
     }
 
+    /// What this process is noted as; the pool of a server or program if not set.
+    pub fn worker_kind(mut self, kind: WorkerKind) -> Self {
+        self.worker_kind = kind;
+        self
+    }
+
     /// The name of this machine, shown with the worker.
     pub fn host(mut self, host: &str) -> Self {
         self.host = host.into();
@@ -235,16 +243,16 @@ where
         let tokio = Handle::try_current().map_err(|_| StartError::NoTokio)?;
         let handlers = self.named_handlers()?;
         let config = self.config(&handlers)?;
-        let (shared, slots) = (self.shared(config.slots)?, config.slots);
+        let (shared, slots) = (self.shared(&config, !handlers.is_empty())?, config.worker.slots);
         shared.clock.tell(Waker::from(Arc::new(Poker(Arc::downgrade(&shared)))));
         let machine = Machine::new(config);
         let (store, of_writer) = (self.store, Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("windlass-writer".into());
         let spawned = thread.spawn(move || writer::run(store, machine, &of_writer));
         spawned.map_err(|error| StartError::System(error.to_string()))?;
-        tokio.spawn(deliver::deliver(Arc::clone(&shared)));
-        tokio.spawn(supervise::watch(Arc::clone(&shared)));
         let handlers = Arc::new(handlers);
+        tokio.spawn(deliver::deliver(Arc::clone(&shared), Arc::clone(&handlers)));
+        tokio.spawn(supervise::watch(Arc::clone(&shared)));
         for worker in 0..slots {
             tokio.spawn(pool::keep_working(Arc::clone(&shared), Arc::clone(&handlers), worker));
         }
@@ -279,11 +287,13 @@ where
             given: id,
             source,
         })?;
-        let pid = Some(std::process::id());
-        let worker = Worker { id, host: self.host.as_str().into(), pid, kind: WorkerKind::Local };
-        let mut config = Config::new(ProcessId(boot), worker, slots);
         let kinds = Kinds::only(handlers.keys().cloned().collect());
-        config.demand = Demand { queues: self.demanded()?, kinds };
+        let worker = Worker {
+            pid: Some(std::process::id()),
+            demand: Demand { queues: self.demanded()?, kinds },
+            ..Worker::new(id, &self.host, self.worker_kind)
+        };
+        let mut config = Config::new(ProcessId(boot), worker, slots);
         config.policy = self.policy;
         config.retention = self.retention;
         config.presence = self.presence;
@@ -306,7 +316,9 @@ where
         Ok(Queues::only(names?))
     }
 
-    fn shared(&self, workers: usize) -> Result<Arc<Shared>, StartError> {
+    fn shared(&self, config: &Config, manned: bool) -> Result<Arc<Shared>, StartError> {
+        let workers = config.worker.slots;
+        let figures = WriterFigures { workers, ..WriterFigures::default() };
         Ok(Arc::new(Shared {
             mailbox: Mailbox::new(self.room),
             outbox: Outbox::new(),
@@ -319,7 +331,10 @@ where
             events: Events::new(self.event_buffer),
             untold: AtomicUsize::new(0),
             durability: self.store.durability(),
-            workers,
+            worker: config.worker.id.clone(),
+            manned,
+            workers: AtomicUsize::new(workers),
+            stop_asked: watch::Sender::new(false),
             stop_grace: self.stop_grace,
             force_grace: self.force_grace,
             patience: self.patience,
@@ -329,7 +344,7 @@ where
             health: Mutex::new(machine::Health::Good),
             died: OnceLock::new(),
             ended: watch::Sender::new(None),
-            writer_figures: Mutex::new(WriterFigures::default()),
+            writer_figures: Mutex::new(figures),
             task_figures: TaskFigures::default(),
             journal: self.journal.then(|| Mutex::new(Vec::new())),
         }))

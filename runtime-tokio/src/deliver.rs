@@ -8,27 +8,39 @@ use std::sync::{Arc, Weak};
 use windlass_core::machine::{Input, Run};
 
 use crate::context::{Attempt, Duty};
+use crate::handler::Handlers;
 use crate::lifecycle::AT_ONCE;
+use crate::pool;
 use crate::shared::{Mail, Out, Response, Shared};
 use crate::sync::lock;
 
 /// Delivers until the writer has finished.
-pub(crate) async fn deliver(shared: Arc<Shared>) {
+pub(crate) async fn deliver(shared: Arc<Shared>, handlers: Arc<Handlers>) {
     let leave = Leave { shared };
     let shared = &leave.shared;
     let (mut batch, mut runs) = (Vec::new(), Vec::new());
     while poll_fn(|cx| shared.outbox.poll_take(cx, &mut batch)).await {
         for out in batch.drain(..) {
-            shared.deliver_one(out, &mut runs);
+            if let Out::Slots(workers) = out {
+                // Those that leave must not leave before what was claimed for them is in line.
+                shared.put_in_line(&mut runs);
+                pool::resize(shared, &handlers, workers);
+            } else {
+                shared.deliver_one(out, &mut runs);
+            }
         }
-        if !runs.is_empty() && !shared.slots.put(&mut runs) {
-            // Nobody works any more: what is dropped here is given back.
-            runs.clear();
-        }
+        shared.put_in_line(&mut runs);
     }
 }
 
 impl Shared {
+    fn put_in_line(&self, runs: &mut Vec<Duty>) {
+        if !runs.is_empty() && !self.slots.put(runs) {
+            // Nobody works any more: what is dropped here is given back.
+            runs.clear();
+        }
+    }
+
     fn deliver_one(self: &Arc<Self>, out: Out, runs: &mut Vec<Duty>) {
         match out {
             Out::Answer(ticket, answer) => self.answer(&ticket, Response::Answer(answer)),
@@ -49,6 +61,7 @@ impl Shared {
                 self.events.news();
             }
             Out::Lost => self.watchers.close(),
+            Out::Slots(_) => {}
         }
     }
 
@@ -58,7 +71,7 @@ impl Shared {
         let attempt = Arc::new(Attempt::new(run.job, run.payload, Arc::clone(self), now));
         let mut attempts = lock(&self.attempts);
         // Attempts that have ended are swept out when they are the greater part.
-        if attempts.len() > 2 * self.workers {
+        if attempts.len() > 2 * self.workers.load(Ordering::Relaxed) {
             attempts.retain(|_, attempt| attempt.strong_count() > 0);
         }
         attempts.insert(attempt.token(), Arc::downgrade(&attempt));
@@ -79,7 +92,7 @@ impl Drop for Leave {
             match out {
                 Out::Answer(ticket, answer) => shared.answer(&ticket, Response::Answer(answer)),
                 Out::Run(run) => shared.input(Input::Stopped { token: run.job.token() }),
-                Out::Stop(..) | Out::Changed(..) | Out::News | Out::Lost => {}
+                Out::Stop(..) | Out::Changed(..) | Out::News | Out::Lost | Out::Slots(_) => {}
             }
         }
         shared.watchers.close();

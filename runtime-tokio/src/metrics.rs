@@ -164,6 +164,7 @@ pub(crate) struct WriterFigures {
     pub(crate) dispatcher: Stats,
     pub(crate) refusals: Refusals,
     pub(crate) running: usize,
+    pub(crate) workers: usize,
     pub(crate) draining: bool,
     pub(crate) wait: Histogram,
     pub(crate) commit: Histogram,
@@ -223,7 +224,7 @@ impl TaskFigures {
 }
 
 impl Metrics {
-    pub(crate) fn of(writer: &WriterFigures, tasks: &TaskFigures, workers: usize) -> Self {
+    pub(crate) fn of(writer: &WriterFigures, tasks: &TaskFigures) -> Self {
         let mut refusals = writer.refusals;
         refusals.overloaded += tasks.overloaded.load(Ordering::Relaxed);
         refusals.shutting_down += tasks.shut_out.load(Ordering::Relaxed);
@@ -233,7 +234,7 @@ impl Metrics {
             attempts: tasks.attempts(),
             refusals,
             running: writer.running,
-            workers,
+            workers: writer.workers,
             draining: writer.draining,
             wait: writer.wait,
             run: tasks.run(),

@@ -1,12 +1,14 @@
-//! The worker pool: a fixed number of long-lived tasks, each running one job at a time.
+//! The worker pool: long-lived tasks, each running one job at a time.
 //!
-//! A worker leaves only when the line of runs is closed. Whatever a handler does (fail, panic, run
-//! too long, ignore that it was told to stop), it ends as a report, never as the end of a worker.
+//! A worker leaves only when the line of runs is closed, or meant for fewer workers. Whatever a
+//! handler does (fail, panic, run too long, ignore that it was told to stop), it ends as a report,
+//! never as the end of a worker.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use tracing::Instrument;
@@ -21,6 +23,14 @@ use crate::shared::Shared;
 use crate::sync::lock;
 use crate::testing::Ran;
 use crate::writer::panic_text;
+
+/// Makes the pool as large as it should be. Workers too many leave when they have nothing to run.
+pub(crate) fn resize(shared: &Arc<Shared>, handlers: &Arc<Handlers>, workers: usize) {
+    shared.workers.store(workers, Ordering::Relaxed);
+    for worker in shared.slots.resize(workers) {
+        tokio::spawn(keep_working(Arc::clone(shared), Arc::clone(handlers), worker));
+    }
+}
 
 /// One worker, as long as there is work. Whatever handlers do is caught below; should anything else
 /// panic (a clock, a subscriber of traces), the worker begins anew instead of being missed.

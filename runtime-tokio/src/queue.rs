@@ -10,7 +10,7 @@ use windlass_core::store::{
     Settle, WorkerRow,
 };
 use windlass_core::{
-    Attempt, Counts, Job, JobId, QueueName, QueueRow, QueueSettings, StateName, Wall,
+    Attempt, Counts, Job, JobId, QueueName, QueueRow, QueueSettings, StateName, Wall, WorkerId,
 };
 
 use crate::lifecycle::{AT_ONCE, Report};
@@ -289,6 +289,12 @@ impl Queue {
         }
     }
 
+    /// Asks a worker of any process on this store to stop; it hears of it by
+    /// [`stop_asked`](Queue::stop_asked). What it runs is not touched.
+    pub async fn stop_worker(&self, id: WorkerId) -> Result<(), CommandError> {
+        self.command(Admin::StopWorker(id)).await.map(drop)
+    }
+
     // Remote workers.
 
     /// Asks for jobs on behalf of a remote worker, and waits for them as long as it says. If the
@@ -330,15 +336,39 @@ impl Queue {
         }
     }
 
-    /// Changes defaults or retention while it runs, or hints that another process has written.
-    /// Inputs that belong to the runtime itself are not taken.
+    /// Changes defaults, retention, the number of workers or how often they are noted while it
+    /// runs, or hints that another process has written. With fewer workers, what runs goes on to
+    /// its end; without handlers there are no workers. Inputs that belong to the runtime itself are
+    /// not taken.
     pub fn reconfigure(&self, input: Input) {
-        if matches!(input, Input::Policy(_) | Input::Retention(_) | Input::Changed) {
+        let taken = match input {
+            Input::Policy(_) | Input::Retention(_) | Input::Presence(_) | Input::Changed => true,
+            Input::Slots(_) => self.shared.manned,
+            _ => false,
+        };
+        if taken {
             self.shared.input(input);
         }
     }
 
     // The runtime.
+
+    /// Who runs jobs here, as the store knows it.
+    pub fn worker_id(&self) -> &WorkerId {
+        &self.shared.worker
+    }
+
+    /// Waits until somebody asks this runtime's worker to stop, with
+    /// [`stop_worker`](Queue::stop_worker) in any process on this store. Nothing stops by itself:
+    /// that is for the caller to do. It is heard at once in the same process; from another one when
+    /// the store is next checked for changes, at the latest when this worker is next noted. A
+    /// runtime without [`presence`](crate::Builder::presence) is not known to the store, and cannot
+    /// be asked.
+    pub async fn stop_asked(&self) {
+        let mut asked = self.shared.stop_asked.subscribe();
+        // The sender lives as long as this handle.
+        let _ = asked.wait_for(|asked| *asked).await;
+    }
 
     /// Waits until there is nothing that this runtime could do now: no handler runs, and nothing
     /// that it would run is due.
@@ -354,7 +384,7 @@ impl Queue {
     /// The figures of this runtime.
     pub fn metrics(&self) -> Metrics {
         let writer = *lock(&self.shared.writer_figures);
-        Metrics::of(&writer, &self.shared.task_figures, self.shared.workers)
+        Metrics::of(&writer, &self.shared.task_figures)
     }
 
     /// How many jobs and commands stand in the mailbox, waiting for the dispatcher.

@@ -9,7 +9,7 @@ use std::task::{Poll, Wake};
 use tokio::sync::{Notify, watch};
 use windlass_core::machine::{self, Answer, Input, Refused, Request, StopReason};
 use windlass_core::store::{Cause, Change, Durability};
-use windlass_core::{LeaseToken, Millis, RequestId};
+use windlass_core::{LeaseToken, Millis, RequestId, WorkerId};
 
 use crate::Clock;
 use crate::context::{Attempt, Duty};
@@ -38,7 +38,14 @@ pub(crate) struct Shared {
     /// Changes of jobs that the writer has handed out and the delivery task has not told yet.
     pub(crate) untold: AtomicUsize,
     pub(crate) durability: Durability,
-    pub(crate) workers: usize,
+    /// Who runs jobs here, as the store knows it.
+    pub(crate) worker: WorkerId,
+    /// Whether there are handlers.
+    pub(crate) manned: bool,
+    /// How many workers there should be.
+    pub(crate) workers: AtomicUsize,
+    /// Whether somebody asked this worker to stop.
+    pub(crate) stop_asked: watch::Sender<bool>,
     pub(crate) stop_grace: Millis,
     pub(crate) force_grace: Millis,
     pub(crate) patience: Millis,
@@ -79,6 +86,8 @@ pub(crate) enum Out {
     News,
     /// The store is lost: nothing will change any more.
     Lost,
+    /// There should be so many workers from now on.
+    Slots(usize),
 }
 
 /// The place where one caller waits for one answer.

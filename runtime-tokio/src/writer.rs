@@ -40,7 +40,7 @@ where
     S::Reader: Send + 'static,
 {
     let (mail, out, idle) = (Vec::new(), Vec::new(), Vec::new());
-    let figures = WriterFigures::default();
+    let figures = WriterFigures { workers: machine.slots(), ..WriterFigures::default() };
     let health = Health::Good;
     let mut writer =
         Writer { store, machine, shared: Arc::clone(shared), mail, out, idle, health, figures };
@@ -220,9 +220,17 @@ where
                     }
                 }
                 Effect::Changed { .. } => {}
+                Effect::StopAsked => {
+                    tracing::info!("this worker was asked to stop");
+                    self.shared.stop_asked.send_replace(true);
+                }
             }
         }
         drop(tickets);
+        // Behind the runs that were claimed for the workers as they were.
+        if self.machine.slots() != self.figures.workers {
+            self.out.push(Out::Slots(self.machine.slots()));
+        }
         self.publish();
         if !self.out.is_empty() && !self.shared.outbox.send(&mut self.out) {
             self.undelivered();
@@ -232,6 +240,7 @@ where
     fn publish(&mut self) {
         self.figures.dispatcher = *self.machine.stats();
         self.figures.running = self.machine.running();
+        self.figures.workers = self.machine.slots();
         self.figures.draining = self.machine.phase() != Phase::Running;
         *lock(&self.shared.writer_figures) = self.figures;
     }
@@ -249,7 +258,7 @@ where
                     let token = run.job.token();
                     self.machine.handle(now, Input::Stopped { token });
                 }
-                Out::Stop(..) | Out::Changed(..) | Out::News | Out::Lost => {}
+                Out::Stop(..) | Out::Changed(..) | Out::News | Out::Lost | Out::Slots(_) => {}
             }
         }
     }

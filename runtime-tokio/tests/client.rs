@@ -10,8 +10,7 @@ use common::{Rig, note, paced, poll_once, state, within};
 use windlass_core::machine::{Poll, Refused, StopReason};
 use windlass_core::store::{Durability, Filter, Settle, Worker, WorkerKind};
 use windlass_core::{
-    Demand, EnqueueRefused, JobId, MaxRunning, Millis, QueueSettings, StateName, Verdict, View,
-    WorkerId,
+    EnqueueRefused, JobId, MaxRunning, Millis, QueueSettings, StateName, Verdict, View, WorkerId,
 };
 use windlass_runtime_tokio::testing::TestQueue;
 use windlass_runtime_tokio::{
@@ -306,8 +305,8 @@ async fn a_paused_queue_starts_nothing_and_a_limited_one_not_too_much() {
 
 fn poll(wait: Millis) -> Poll {
     let id = WorkerId::new("remote").unwrap();
-    let worker = Worker { id, host: "there".into(), pid: None, kind: WorkerKind::Remote };
-    Poll { worker, demand: Demand::ALL, max: 1, wait, length: None }
+    let worker = Worker::new(id, "there", WorkerKind::Remote);
+    Poll { worker, wait, length: None }
 }
 
 #[tokio::test]

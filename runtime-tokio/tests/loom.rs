@@ -226,6 +226,49 @@ fn loom_runs_put_in_line_while_the_line_is_abandoned_are_run_or_returned() {
 }
 
 #[test]
+fn loom_a_worker_too_many_leaves_and_a_run_in_line_is_run_all_the_same() {
+    model(|| {
+        let slots = Arc::new(Slots::new(2));
+        let workers: Vec<_> = (0..2)
+            .map(|worker| {
+                let slots = Arc::clone(&slots);
+                thread::spawn(move || {
+                    let mut ran = 0;
+                    while block_on(poll_fn(|cx| slots.poll_next(worker, cx))).is_some() {
+                        ran += 1;
+                    }
+                    ran
+                })
+            })
+            .collect();
+        assert!(slots.put(&mut vec![7]));
+        assert_eq!(slots.resize(1), []);
+        slots.close();
+        let ran: i32 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+        assert_eq!(ran, 1);
+    });
+}
+
+#[test]
+fn loom_a_worker_that_leaves_is_replaced_or_stays_when_there_are_to_be_more_again() {
+    model(|| {
+        let slots = Arc::new(Slots::new(1));
+        let work = |slots: Arc<Slots<u32>>| {
+            thread::spawn(move || block_on(poll_fn(|cx| slots.poll_next(0, cx))))
+        };
+        let first = work(Arc::clone(&slots));
+        assert_eq!(slots.resize(0), []);
+        let more = slots.resize(1);
+        assert!(slots.put(&mut vec![7]));
+        // It has left, and another one comes; or it has not, and stays.
+        let second = more.iter().map(|_| work(Arc::clone(&slots))).collect::<Vec<_>>();
+        let ran = first.join().unwrap();
+        let ran = second.into_iter().filter_map(|worker| worker.join().unwrap()).chain(ran);
+        assert_eq!(ran.collect::<Vec<_>>(), [7]);
+    });
+}
+
+#[test]
 fn loom_an_answer_reaches_the_caller_who_waits() {
     model(|| {
         let reply = Arc::new(Reply::new());

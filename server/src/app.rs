@@ -1,26 +1,22 @@
 //! What every request can reach: the queue, the tokens, the figures, the events. It holds no rule.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{Semaphore, watch};
+use windlass_core::Wall;
 use windlass_core::store::Durability;
-use windlass_core::{Demand, Millis, Wall, WorkerId};
 use windlass_runtime_tokio::{Clock, Queue, SystemClock};
 
 use crate::auth::Tokens;
 use crate::guard::Hosts;
 use crate::hub::Hub;
 use crate::keeper::Keeper;
-use crate::limits::{BODIES_KIB, Limits, POLLERS};
+use crate::limits::{BODIES_KIB, Limits};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
 use crate::settings::Followed;
 use crate::store::Started;
-
-/// How long a worker may be silent before it counts as gone.
-pub(crate) const SILENT: Millis = Millis::seconds(60);
 
 /// The server, as requests see it.
 #[derive(Debug)]
@@ -31,7 +27,6 @@ pub(crate) struct App {
     pub(crate) limits: Limits,
     pub(crate) hub: Arc<Hub>,
     pub(crate) figures: Figures,
-    pub(crate) pollers: Pollers,
     pub(crate) closing: Closing,
     pub(crate) lookup: Lookup,
     /// Room for bodies that are being served, in KiB.
@@ -43,8 +38,6 @@ pub(crate) struct App {
     pub(crate) upkeep: Semaphore,
     /// What this process lives by.
     pub(crate) settings: Arc<Followed>,
-    /// What this process runs itself.
-    pub(crate) local_demand: Option<Demand>,
     /// Whether callers are whoever started this process, and may run commands with it.
     pub(crate) trusted: bool,
 }
@@ -66,14 +59,12 @@ impl App {
             limits: Limits::default(),
             hub: Hub::new(now()),
             figures: Figures::default(),
-            pollers: Pollers::default(),
             closing,
             body_room: Arc::new(Semaphore::new(BODIES_KIB)),
             store,
             keeper,
             upkeep: Semaphore::new(1),
             settings,
-            local_demand: None,
             trusted: false,
         }
     }
@@ -117,38 +108,5 @@ impl Closing {
         let mut receiver = self.0.clone();
         // Whoever could say so is gone: that is the end too.
         let _ = receiver.wait_for(|now| *now >= stage).await;
-    }
-}
-
-/// Who has polled lately, and for what: those who would run a job.
-#[derive(Debug, Default)]
-pub(crate) struct Pollers(Mutex<BTreeMap<WorkerId, (Wall, Demand)>>);
-
-impl Pollers {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<WorkerId, (Wall, Demand)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn note(&self, worker: &WorkerId, demand: &Demand, now: Wall) {
-        let mut known = self.known();
-        if let Some((seen, wanted)) = known.get_mut(worker) {
-            *seen = now;
-            if wanted != demand {
-                wanted.clone_from(demand);
-            }
-            return;
-        }
-        if known.len() >= POLLERS {
-            known.retain(|_, (seen, _)| now.since(*seen) <= SILENT);
-        }
-        if known.len() < POLLERS {
-            known.insert(worker.clone(), (now, demand.clone()));
-        }
-    }
-
-    pub(crate) fn demands(&self, now: Wall) -> Vec<Demand> {
-        let mut known = self.known();
-        known.retain(|_, (seen, _)| now.since(*seen) <= SILENT);
-        known.values().map(|(_, demand)| demand.clone()).collect()
     }
 }

@@ -72,6 +72,7 @@ mod tests {
                 .path
                 .replace("{id}", "42")
                 .replace("{queue}", "default")
+                .replace("{worker}", "w-1")
                 .replace("{name}", "workers");
             let found = routes.find(&route.method, &path);
             assert!(

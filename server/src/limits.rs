@@ -32,8 +32,6 @@ pub(crate) const EVENT_WINDOW: usize = 10_000;
 pub(crate) const REFUSALS: usize = 64;
 /// Bodies that are being served, all together, in KiB; a single one is always taken.
 pub(crate) const BODIES_KIB: usize = 256 * 1024;
-/// Remote workers whose last poll is remembered.
-pub(crate) const POLLERS: usize = 10_000;
 
 /// Limits that can be set.
 #[derive(Debug, Clone, Copy)]

@@ -117,6 +117,12 @@ fn parameters(route: &Route) -> Vec<Value> {
             json!({ "name": "queue", "in": "path", "required": true, "schema": schema });
         parameters.push(parameter);
     }
+    if route.path.contains("{worker}") {
+        let schema = json!({ "type": "string", "pattern": crate::wire::NAME });
+        let parameter =
+            json!({ "name": "worker", "in": "path", "required": true, "schema": schema });
+        parameters.push(parameter);
+    }
     if route.path.contains("{name}") {
         let names: Vec<&str> = TABLE.iter().map(|setting| setting.name).collect();
         let schema = json!({ "type": "string", "enum": names });

@@ -48,6 +48,7 @@ kinds! {
     IDEMPOTENCY_CONFLICT = 409 "idempotency-conflict" "The idempotency key was used before";
     ILLEGAL_TRANSITION = 409 "illegal-transition" "The job is in a state that does not allow this";
     LEASE_LOST = 409 "lease-lost" "The lease is lost";
+    NOT_A_PROCESS = 409 "not-a-process" "Only worker processes can be asked to stop";
     LIMIT_REACHED = 409 "limit-reached" "The store holds as many of these as it may";
     TOO_LARGE = 413 "too-large" "The body is too large";
     URI_TOO_LONG = 414 "uri-too-long" "The address is too long";
@@ -324,6 +325,9 @@ impl From<CommandError> for Problem {
             CommandError::Refused(AdminRefused::Job(refused)) => refused.into(),
             CommandError::Refused(AdminRefused::TooManyQueues) => {
                 Self::new(LIMIT_REACHED, error.to_string())
+            }
+            CommandError::Refused(AdminRefused::NoWorker) => {
+                Self::new(NOT_FOUND, error.to_string())
             }
             CommandError::Unserved(unserved) => unserved.into(),
         }

@@ -21,7 +21,7 @@ use crate::guard::Hosts;
 use crate::limits::Limits;
 use crate::settings::Given;
 use crate::store::Purpose;
-use crate::{http, notify, store, tls};
+use crate::{demo, http, notify, store, tls};
 
 /// How long connections have for their last answers, once nothing runs any more.
 const LAST_ANSWERS: Duration = Duration::from_millis(900);
@@ -58,6 +58,9 @@ pub(crate) async fn serve(
     let accepting = http::serve(listener, tls.clone(), Arc::clone(&app), Routes::new());
     let accepting = tokio::spawn(accepting);
     announce(&url, &app, address, tls.is_some());
+    if args.demo {
+        tokio::spawn(demo::run(app.queue.clone()));
+    }
     notify::ready();
     notify::start_watchdog(Arc::clone(&app));
     let asked = tokio::select! {
@@ -79,7 +82,7 @@ pub(crate) async fn serve(
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Ends once nothing can be stored any more. A server that is up but takes no work helps nobody.
-async fn lost(queue: &Queue) {
+pub(crate) async fn lost(queue: &Queue) {
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !is_lost(&queue.health()) {
@@ -87,7 +90,7 @@ async fn lost(queue: &Queue) {
     }
 }
 
-fn is_lost(health: &Health) -> bool {
+pub(crate) fn is_lost(health: &Health) -> bool {
     matches!(health, Health::Lost(_) | Health::Died(_))
 }
 
@@ -97,7 +100,11 @@ fn start(
     tokens: Tokens,
     closing: Closing,
 ) -> Result<(Arc<App>, JoinHandle<()>), String> {
-    let given = Given::from_environment(&args.settings.0)?;
+    let mut flags = args.settings.0.clone();
+    if args.demo {
+        demo::settings(&mut flags);
+    }
+    let given = Given::from_environment(&flags)?;
     let started = store::start(url, Purpose::Serve(args), given);
     let started = started.map_err(|error| error.to_string())?;
     let limits = Limits {
@@ -178,7 +185,7 @@ async fn stop(
     }
 }
 
-fn tell(report: &Report) {
+pub(crate) fn tell(report: &Report) {
     let left: Vec<String> = report.left.iter().map(ToString::to_string).collect();
     let (finished, released, forced) = (report.finished, report.released, report.forced);
     tracing::info!(finished, released, left = ?left, forced, "stopping: nothing runs any more");
@@ -189,19 +196,20 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// SIGTERM and SIGINT.
-struct Signals {
+#[derive(Debug)]
+pub(crate) struct Signals {
     term: Signal,
     int: Signal,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    pub(crate) fn new() -> std::io::Result<Self> {
         let term = signal(SignalKind::terminate())?;
         let int = signal(SignalKind::interrupt())?;
         Ok(Self { term, int })
     }
 
-    async fn next(&mut self) -> &'static str {
+    pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.term.recv() => "SIGTERM",
             _ = self.int.recv() => "SIGINT",
@@ -209,7 +217,7 @@ impl Signals {
     }
 
     /// Another signal: the exit code that says so.
-    async fn second(&mut self) -> ExitCode {
+    pub(crate) async fn second(&mut self) -> ExitCode {
         let name = self.next().await;
         tracing::warn!(reason = name, "stopped at once; leases that run will expire");
         ExitCode::from(if name == "SIGINT" { 130 } else { 143 })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use windlass_core::store::{Reader, Store, StoreError};
+use windlass_core::store::{Reader, Store, StoreError, WorkerKind};
 use windlass_runtime_tokio::{Builder, Queue, Runtime, StartError};
 use windlass_store_redb::RedbStore;
 use windlass_store_sqlite::SqliteStore;
@@ -13,6 +13,8 @@ use windlass_store_sqlite::SqliteStore;
 use crate::cli::{ServeArgs, StoreUrl};
 use crate::keeper::Keeper;
 use crate::settings::{Followed, Given, Id, Levels};
+use crate::worker::WorkArgs;
+use crate::{demo, noop};
 
 /// Why there is no queue.
 #[derive(Debug, Error)]
@@ -35,6 +37,8 @@ pub(crate) enum OpenError {
 pub(crate) enum Purpose<'a> {
     /// To serve: with presence, retention and the kinds that are built in.
     Serve(&'a ServeArgs),
+    /// To run jobs beside others, on a store that several processes share.
+    Work(&'a WorkArgs),
     /// To answer a few calls of a command. It runs nothing, and nobody sees it come and go.
     Direct,
 }
@@ -91,10 +95,28 @@ where
         Purpose::Direct => builder.start()?,
         Purpose::Serve(args) => {
             let builder = builder.mailbox(args.limits.mailbox).event_buffer(EVENT_BUFFER);
+            let builder = if args.demo && levels.slots(Id::Workers) > 0 {
+                demo::register(builder)
+            } else {
+                builder
+            };
             with_built_in_kinds(present(builder, &levels), levels.slots(Id::Workers)).start()?
         }
+        Purpose::Work(args) => {
+            let builder = present(builder, &levels).worker_kind(WorkerKind::Process);
+            let builder = match args.queues.as_slice() {
+                [] => builder,
+                names => builder.queues(names.iter().map(String::as_str)),
+            };
+            with_built_in_kinds(builder, levels.slots(Id::WorkerConcurrency)).start()?
+        }
     };
-    let settings = Followed::new(given, levels);
+    let slots = match purpose {
+        Purpose::Serve(_) => Some(Id::Workers),
+        Purpose::Work(_) => Some(Id::WorkerConcurrency),
+        Purpose::Direct => None,
+    };
+    let settings = Followed::new(given, slots, levels);
     if shared && !matches!(purpose, Purpose::Direct) {
         tokio::spawn(Arc::clone(&settings).follow(queue.clone()));
     }
@@ -114,18 +136,18 @@ where
 /// Events that wait for the hub, which only counts and keeps them.
 const EVENT_BUFFER: usize = 65_536;
 
-/// The kinds that the server runs itself. There are none yet, so it has no local workers either;
-/// a kind is added here, and `BUILT_IN` with it.
-fn with_built_in_kinds<S>(builder: Builder<S>, _workers: usize) -> Builder<S>
+/// The kinds that servers and worker processes run themselves.
+fn with_built_in_kinds<S>(builder: Builder<S>, workers: usize) -> Builder<S>
 where
     S: Store + Send + 'static,
     S::Reader: Send + 'static,
 {
-    builder
+    // Without workers nothing is run here, and no handler is registered.
+    if workers == 0 { builder } else { noop::register(builder).workers(workers) }
 }
 
-/// The kinds that the server runs itself.
-pub(crate) const BUILT_IN: [&str; 0] = [];
+/// The kinds that are run here.
+pub(crate) const BUILT_IN: [&str; 1] = [noop::NOOP];
 
 /// The name of this machine, as far as it can be shown.
 fn host_name() -> String {

@@ -65,6 +65,7 @@ pub(crate) struct Seen {
     pub(crate) worker: Worker,
     pub(crate) first: Wall,
     pub(crate) last: Wall,
+    pub(crate) stopping: bool,
 }
 
 impl Tables {
@@ -107,6 +108,11 @@ impl Tables {
             }
         }
         self.write_workers(changes.workers, &changes.removed_workers, now);
+        for id in &changes.stopped_workers {
+            if let Some(seen) = self.workers.get_mut(id) {
+                seen.stopping = true;
+            }
+        }
         if let Some(before) = changes.forget_silent {
             self.markers.retain(|_, marker| marker.at >= before);
             self.workers.retain(|_, seen| seen.last >= before);
@@ -219,8 +225,10 @@ impl Tables {
         }
         for worker in seen {
             let id = worker.id.clone();
-            let first = self.workers.get(&id).map_or(now, |known| known.first);
-            self.workers.insert(id, Seen { worker, first, last: now });
+            let known = self.workers.get(&id);
+            let first = known.map_or(now, |known| known.first);
+            let stopping = known.is_some_and(|known| known.stopping);
+            self.workers.insert(id, Seen { worker, first, last: now, stopping });
         }
     }
 
@@ -243,8 +251,9 @@ impl Tables {
     pub(crate) fn worker_rows(&self) -> Vec<WorkerRow> {
         let mut rows: BTreeMap<&WorkerId, WorkerRow> = BTreeMap::new();
         for (id, seen) in &self.workers {
-            let Seen { worker, first: started_at, last: last_seen } = seen.clone();
-            rows.insert(id, WorkerRow { worker, started_at, last_seen, running: Vec::new() });
+            let Seen { worker, first: started_at, last: last_seen, stopping } = seen.clone();
+            let running = Vec::new();
+            rows.insert(id, WorkerRow { worker, started_at, last_seen, stopping, running });
         }
         for cursor in &self.leased {
             let lease = self.jobs.get(&cursor.id).and_then(Job::lease);

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use windlass_core::store::{Changes, Cursor, DeadJob, LeaseCursor, Tx};
 use windlass_core::{
     IdempotencyKey, Job, JobId, KeyRecord, Kind, Payload, QueueName, QueueRow, Queues, Rank, View,
-    Wall,
+    Wall, WorkerId,
 };
 
 use crate::tables::{QueueTable, Tables};
@@ -164,6 +164,11 @@ impl Tx for MemoryTx<'_> {
     fn has_silent(&mut self, before: Wall) -> Found<bool> {
         let marker = self.tables.markers.values().any(|marker| marker.at < before);
         Ok(marker || self.tables.workers.values().any(|seen| seen.last < before))
+    }
+
+    fn stop_marks(&mut self, ids: &[WorkerId]) -> Found<Vec<Option<bool>>> {
+        let workers = &self.tables.workers;
+        Ok(ids.iter().map(|id| workers.get(id).map(|seen| seen.stopping)).collect())
     }
 
     fn next_id(&mut self) -> Found<JobId> {

@@ -10,19 +10,24 @@ use redb::{
     Builder, Database, DatabaseError, ReadableTable, StorageBackend, TableError, TableHandle,
     WriteTransaction,
 };
+use windlass_core::WorkerId;
 use windlass_store_file::{
     Meddled, Watched, directory_of, make_directory, make_file, sync_directory,
 };
 
+use crate::bytes::utf8;
 use crate::error::{OpenError, TxError};
+use crate::rows::{self, bad};
 use crate::tables::{
-    APPLICATION, Access, Found, LAST_ID, META, SCHEMA, each_table, missing_table, table_names,
+    APPLICATION, Access, Found, LAST_ID, META, SCHEMA, WORKERS, each_table, missing_table,
+    table_names,
 };
+use crate::write::written;
 
 /// Written into every store of ours: "WDLS".
 const APPLICATION_ID: u64 = 0x5744_4c53;
 /// The steps of the schema. A step is never changed once it was released.
-const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 1] = [first];
+const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 2] = [first, second];
 /// The newest schema known here.
 const KNOWN_SCHEMA: u64 = MIGRATIONS.len() as u64;
 /// How much memory pages may take, in bytes.
@@ -239,5 +244,21 @@ fn first(txn: &WriteTransaction) -> Found<()> {
     let mut meta = txn.open(META)?;
     meta.insert(APPLICATION, APPLICATION_ID)?;
     meta.insert(LAST_ID, 0)?;
+    Ok(())
+}
+
+/// The second schema: rows of workers tell what they would run, and whether they are to stop.
+fn second(txn: &WriteTransaction) -> Found<()> {
+    let mut table = txn.open(WORKERS)?;
+    let mut workers = Vec::new();
+    for row in table.iter()? {
+        let (id, row) = row?;
+        let id = WorkerId::new(utf8(id.value())?).map_err(bad)?;
+        workers.push(rows::first_worker(id, row.value())?);
+    }
+    for seen in workers {
+        let row = written(|out| rows::put_worker(out, &seen));
+        table.insert(seen.worker.id.as_str().as_bytes(), row.as_slice())?;
+    }
     Ok(())
 }

@@ -253,9 +253,10 @@ impl<A: Access> Rows<'_, A> {
         for row in self.access.open(WORKERS)?.iter()? {
             let (id, row) = row?;
             let id = WorkerId::new(utf8(id.value())?).map_err(bad)?;
-            let rows::Seen { worker, first: started_at, last: last_seen } =
+            let rows::Seen { worker, first: started_at, last: last_seen, stopping } =
                 rows::worker(id, row.value())?;
-            found.push(WorkerRow { worker, started_at, last_seen, running: Vec::new() });
+            let running = Vec::new();
+            found.push(WorkerRow { worker, started_at, last_seen, stopping, running });
         }
         for row in self.access.open(LEASED)?.iter()? {
             let (key, row) = row?;

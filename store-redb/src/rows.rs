@@ -3,9 +3,9 @@
 
 use windlass_core::store::{Marker, Worker, WorkerKind};
 use windlass_core::{
-    Attempt, AttemptOutcome, BatchId, Counts, Epoch, Excerpt, Fingerprint, IdempotencyKey, Job,
-    JobId, JobTimeout, KeyRecord, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Priority,
-    ProcessId, Spent, State, View, Wall, WorkerId,
+    Attempt, AttemptOutcome, BatchId, Counts, Demand, Epoch, Excerpt, Fingerprint, IdempotencyKey,
+    Job, JobId, JobTimeout, KeyRecord, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Millis,
+    Priority, ProcessId, Spent, State, View, Wall, WorkerId,
 };
 
 use crate::bytes::{Bytes, put, put_signed, put_text, put_wide};
@@ -297,24 +297,49 @@ pub(crate) struct Seen {
     pub(crate) worker: Worker,
     pub(crate) first: Wall,
     pub(crate) last: Wall,
+    pub(crate) stopping: bool,
 }
 
+/// The form of a worker's row since the second schema.
+const WORKER_VERSION: u8 = 2;
+
 pub(crate) fn put_worker(out: &mut Vec<u8>, seen: &Seen) {
-    out.push(VERSION);
-    out.push(code(&WorkerKind::ALL, &seen.worker.kind));
+    let Worker { kind, pid, demand, slots, presence, host, .. } = &seen.worker;
+    out.push(WORKER_VERSION);
+    out.push(code(&WorkerKind::ALL, kind));
     put_signed(out, seen.first.get());
     put_signed(out, seen.last.get());
-    put_optional(out, seen.worker.pid, |out, pid| put(out, pid.into()));
-    out.extend_from_slice(seen.worker.host.as_bytes());
+    put_optional(out, *pid, |out, pid| put(out, pid.into()));
+    out.push(seen.stopping.into());
+    put(out, *slots as u64);
+    put(out, presence.get());
+    put_text(out, &demand.to_string());
+    out.extend_from_slice(host.as_bytes());
 }
 
 pub(crate) fn worker(id: WorkerId, row: &[u8]) -> Found<Seen> {
+    let mut bytes = of_version(row, WORKER_VERSION)?;
+    let kind = coded(&WorkerKind::ALL, bytes.byte()?, "kind of worker")?;
+    let (first, last) = (Wall::new(bytes.signed()?), Wall::new(bytes.signed()?));
+    let pid = optional(&mut bytes, |bytes| Ok(bytes.small()?))?;
+    let stopping = truth(&mut bytes)?;
+    let slots = usize::try_from(bytes.number()?).map_err(bad)?;
+    let presence = Millis::new(bytes.number()?);
+    let demand = Demand::parse(bytes.text()?).map_err(bad)?;
+    let host = bytes.rest()?.into();
+    let worker = Worker { id, host, pid, kind, demand, slots, presence };
+    Ok(Seen { worker, first, last, stopping })
+}
+
+/// A worker as it was written by the first schema: nothing is known of what it would run.
+pub(crate) fn first_worker(id: WorkerId, row: &[u8]) -> Found<Seen> {
     let mut bytes = versioned(row)?;
     let kind = coded(&WorkerKind::ALL, bytes.byte()?, "kind of worker")?;
     let (first, last) = (Wall::new(bytes.signed()?), Wall::new(bytes.signed()?));
     let pid = optional(&mut bytes, |bytes| Ok(bytes.small()?))?;
-    let host = bytes.rest()?.into();
-    Ok(Seen { worker: Worker { id, host, pid, kind }, first, last })
+    let host = bytes.rest()?;
+    let worker = Worker { pid, slots: 0, ..Worker::new(id, host, kind) };
+    Ok(Seen { worker, first, last, stopping: false })
 }
 
 pub(crate) fn put_marker(out: &mut Vec<u8>, marker: &Marker) {
@@ -339,9 +364,13 @@ pub(crate) fn bad(error: impl std::fmt::Display) -> TxError {
 }
 
 fn versioned(row: &[u8]) -> Found<Bytes<'_>> {
+    of_version(row, VERSION)
+}
+
+fn of_version(row: &[u8], version: u8) -> Found<Bytes<'_>> {
     let mut bytes = Bytes(row);
     match bytes.byte()? {
-        VERSION => Ok(bytes),
+        found if found == version => Ok(bytes),
         other => Err(TxError::BadRow(format!("a row of version {other}, which is not known"))),
     }
 }

@@ -1,7 +1,7 @@
 //! Every row comes back as it went, and damaged ones are refused.
 
 use proptest::prelude::*;
-use windlass_core::{Kind, Lease, QueueName, RetryPolicy};
+use windlass_core::{Kind, Kinds, Lease, QueueName, Queues, RetryPolicy};
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn job() -> impl Strategy<Value = Job> {
 }
 
 fn retry() -> RetryPolicy {
-    let second = windlass_core::Millis::seconds(1);
+    let second = Millis::seconds(1);
     RetryPolicy::new(windlass_core::Strategy::Fixed, second, second, 0).expect("it is in bounds")
 }
 
@@ -149,7 +149,8 @@ proptest! {
     fn a_key_a_worker_and_a_marker_come_back_as_they_went(
         job in 1..=i64::MAX.unsigned_abs(), request: u128, at: i64, until: Option<i64>,
         seq: u64, process: u64, pid: Option<u32>, host in ".{0,40}",
-        kind in prop::sample::select(&WorkerKind::ALL[..]),
+        kind in prop::sample::select(&WorkerKind::ALL[..]), slots: u16, presence: u64,
+        stopping: bool,
     ) {
         let key = IdempotencyKey::new("k").expect("it is a key");
         let record = KeyRecord {
@@ -163,8 +164,12 @@ proptest! {
         check(&row, &record, true, |row| key_record(key.clone(), row))?;
 
         let id = WorkerId::new("w").expect("it is a name");
-        let worker = Worker { id: id.clone(), host: host.as_str().into(), pid, kind };
-        let seen = Seen { worker, first: Wall::new(at), last: Wall::new(at) };
+        let queues = Queues::only(vec![QueueName::new("a.b").expect("it is a name")]);
+        let demand = Demand { queues, kinds: Kinds::All };
+        let (slots, presence) = (slots.into(), Millis::new(presence));
+        let new = Worker::new(id.clone(), &host, kind);
+        let worker = Worker { pid, demand, slots, presence, ..new };
+        let seen = Seen { worker, first: Wall::new(at), last: Wall::new(at), stopping };
         let row = written(|out| put_worker(out, &seen));
         check(&row, &seen, false, |row| super::worker(id.clone(), row))?;
 

@@ -9,7 +9,7 @@ use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use windlass_core::store::{Changes, Cursor, DeadJob, LeaseCursor, Tx};
 use windlass_core::{
     Counts, Excerpt, IdempotencyKey, Job, JobId, KeyRecord, Kind, Lease, Payload, Queue, QueueName,
-    QueueRow, QueueSettings, Queues, Rank, State, View, Wall,
+    QueueRow, QueueSettings, Queues, Rank, State, View, Wall, WorkerId,
 };
 use windlass_store_file::Recent;
 
@@ -287,12 +287,22 @@ impl<A: Access> Rows<'_, A> {
         }
         for row in self.access.open(WORKERS)?.iter()? {
             let (id, row) = row?;
-            let id = windlass_core::WorkerId::new(utf8(id.value())?).map_err(bad)?;
+            let id = WorkerId::new(utf8(id.value())?).map_err(bad)?;
             if rows::worker(id, row.value())?.last < before {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    fn stop_marks(&self, ids: &[WorkerId]) -> Found<Vec<Option<bool>>> {
+        let table = self.access.open(WORKERS)?;
+        let mark = |id: &WorkerId| {
+            let row = table.get(id.as_str().as_bytes())?;
+            let seen = row.map(|row| rows::worker(id.clone(), row.value())).transpose()?;
+            Ok(seen.map(|seen| seen.stopping))
+        };
+        ids.iter().map(mark).collect()
     }
 
     /// The id the next new job gets.
@@ -417,6 +427,10 @@ impl Tx for RedbTx<'_> {
 
     fn has_silent(&mut self, before: Wall) -> Found<bool> {
         self.rows.has_silent(before)
+    }
+
+    fn stop_marks(&mut self, ids: &[WorkerId]) -> Found<Vec<Option<bool>>> {
+        self.rows.stop_marks(ids)
     }
 
     fn next_id(&mut self) -> Found<JobId> {

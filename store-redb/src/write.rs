@@ -359,23 +359,26 @@ fn put_settings(txn: &WriteTransaction, changes: &Changes) -> Found<()> {
 }
 
 fn put_workers(txn: &WriteTransaction, changes: &Changes, now: Wall) -> Found<()> {
-    let seen = (&changes.removed_workers, &changes.workers, &changes.heard);
-    if seen.0.is_empty()
-        && seen.1.is_empty()
-        && seen.2.is_empty()
-        && changes.forget_silent.is_none()
-    {
+    let Changes { removed_workers, workers, stopped_workers, heard, .. } = changes;
+    let named = removed_workers.len() + workers.len() + stopped_workers.len() + heard.len();
+    if named == 0 && changes.forget_silent.is_none() {
         return Ok(());
     }
     let mut table = txn.open(WORKERS)?;
-    for id in seen.0 {
+    for id in removed_workers {
         table.remove(id.as_str().as_bytes())?;
     }
-    for worker in seen.1 {
-        let first = known(&table, &worker.id)?.map_or(now, |known| known.first);
-        put_worker(&mut table, &Seen { worker: worker.clone(), first, last: now })?;
+    for worker in workers {
+        let known = known(&table, &worker.id)?;
+        let (first, stopping) = known.map_or((now, false), |known| (known.first, known.stopping));
+        put_worker(&mut table, &Seen { worker: worker.clone(), first, last: now, stopping })?;
     }
-    for id in seen.2 {
+    for id in stopped_workers {
+        if let Some(known) = known(&table, id)? {
+            put_worker(&mut table, &Seen { stopping: true, ..known })?;
+        }
+    }
+    for id in heard {
         if let Some(known) = known(&table, id)? {
             put_worker(&mut table, &Seen { last: now, ..known })?;
         }

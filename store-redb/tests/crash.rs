@@ -9,7 +9,8 @@ mod disk;
 
 use disk::work::{KINDS, Work, dump, open};
 use disk::{Chance, Disk, Fault};
-use windlass_core::store::{CommitError, Reader, Store, StoreError};
+use windlass_core::store::{CommitError, Reader, Store, StoreError, Worker, WorkerKind};
+use windlass_core::{Wall, WorkerId};
 use windlass_store_redb::RedbStore;
 
 /// The number of choices for each sync, unless the environment says otherwise.
@@ -389,6 +390,68 @@ fn a_write_that_finds_no_space_is_refused_as_such_and_the_next_batch_works() {
         if writes < write {
             assert!(write > 10, "only {write} writes were made to fail");
             break;
+        }
+    }
+}
+
+const META: redb::TableDefinition<'_, &[u8], u64> = redb::TableDefinition::new("meta");
+const WORKERS: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("workers");
+
+/// A disk with a store of the first schema in which a worker was seen.
+fn old_schema() -> Vec<u8> {
+    let (image, _) = furnished(true);
+    let disk = Disk::new(image, 0);
+    let db = redb::Builder::new().create_with_backend(disk.clone()).expect("it opens");
+    let txn = db.begin_write().expect("nobody else writes");
+    let mut meta = txn.open_table(META).expect("it opens");
+    meta.insert(&b"schema"[..], 1).expect("it is put");
+    let mut workers = txn.open_table(WORKERS).expect("it opens");
+    workers.retain(|_, _| false).expect("they go");
+    // Its version, its kind, first and last seen (1 and 2), its process, its host.
+    let row = [&[1, 1, 2, 4, 1, 7][..], b"host"].concat();
+    workers.insert(&b"w1"[..], row.as_slice()).expect("it is put");
+    drop((meta, workers));
+    txn.commit().expect("it is committed");
+    drop(db);
+    disk.durable()
+}
+
+/// What is known of the worker once the file is up to date.
+fn check_old_worker(store: &RedbStore) {
+    let rows = store.reader().and_then(|mut reader| reader.workers()).expect("it can be read");
+    let [row] = rows.as_slice() else { panic!("one worker was seen: {rows:?}") };
+    let id = WorkerId::new("w1").expect("a name");
+    let worker = Worker { pid: Some(7), slots: 0, ..Worker::new(id, "host", WorkerKind::Process) };
+    assert_eq!((&row.worker, row.stopping), (&worker, false));
+    assert_eq!((row.started_at, row.last_seen), (Wall::new(1), Wall::new(2)));
+    assert_eq!(row.demand(row.last_seen), None, "it is not known what it would run");
+}
+
+#[test]
+fn a_file_of_the_first_schema_is_brought_up_to_date_whenever_the_power_is_cut() {
+    let image = old_schema();
+    let disk = Disk::new(image.clone(), 0);
+    disk.set(None);
+    let store = open(&disk).expect("it opens");
+    check_old_worker(&store);
+    assert_eq!(store.verify(), Ok(Vec::new()));
+    drop(store);
+    let syncs = disk.counts().syncs;
+    assert!(syncs >= 2, "only {syncs} syncs: nothing was written");
+    let again = Disk::new(disk.durable(), 0);
+    check_old_worker(&open(&again).expect("it opens again"));
+    for sync in 1..=syncs {
+        for seed in 0..cases(20) {
+            for fault in [Fault::CutAtSync(sync), Fault::CutAfterSync(sync)] {
+                let disk = Disk::new(image.clone(), seed);
+                disk.set(Some(fault));
+                let _ = open(&disk);
+                let recovered = recover(disk.crash(), &mut Chance(seed));
+                let (store, _disk) =
+                    recovered.unwrap_or_else(|why| panic!("{fault:?}, seed {seed}: {why}"));
+                check_old_worker(&store);
+                assert_eq!(store.verify(), Ok(Vec::new()), "{fault:?}, seed {seed}");
+            }
         }
     }
 }

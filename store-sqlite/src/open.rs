@@ -13,7 +13,8 @@ use crate::error::OpenError;
 /// Written into the header of every database of ours: "WDLS".
 const APPLICATION_ID: i64 = 0x5744_4c53;
 /// The schema, one step per file. A step is never changed once it was released.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_first.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_workers.sql")];
 /// Older libraries can lose a committed transaction when a WAL is reset.
 const NEEDED_LIBRARY: (i32, &str) = (3_051_003, "3.51.3");
 /// How long to wait for another process's transaction.

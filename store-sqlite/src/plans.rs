@@ -146,8 +146,7 @@ fn live(store: &mut SqliteStore) {
         let reap = Reap { limit: 5, after: None, all: false, expected: None, trusted_since: None };
         batch.reap = Some(reap);
         let dead = Admin::ReplayDead { filter: DeadFilter::default(), after: None, limit: 1 };
-        let seen =
-            Worker { id: worker.clone(), host: "h".into(), pid: None, kind: WorkerKind::Local };
+        let seen = Worker::new(worker.clone(), "h", WorkerKind::Local);
         let setting = SettingKey::new("s").expect("a name");
         let value = SettingValue::new("v").ok();
         batch.admin = vec![
@@ -159,6 +158,7 @@ fn live(store: &mut SqliteStore) {
             Admin::SetSetting(setting.clone(), value),
             Admin::SetSetting(setting, None),
             Admin::SeeWorker(seen),
+            Admin::StopWorker(worker.clone()),
         ];
     });
     let kept = SettingKey::new("t").expect("a name");

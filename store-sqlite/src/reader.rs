@@ -9,8 +9,8 @@ use windlass_core::store::{
     WorkerKind, WorkerRow,
 };
 use windlass_core::{
-    Attempt, AttemptOutcome, BatchId, IdempotencyKey, Job, JobId, Payload, ProcessId, QueueName,
-    QueueRow, SettingKey, SettingValue, View, Wall, WorkerId,
+    Attempt, AttemptOutcome, BatchId, Demand, IdempotencyKey, Job, JobId, Millis, Payload,
+    ProcessId, QueueName, QueueRow, SettingKey, SettingValue, View, Wall, WorkerId,
 };
 
 use crate::names::Names;
@@ -292,7 +292,8 @@ fn attempts(
 }
 
 fn workers(tx: &mut SqliteTx<'_>) -> Found<Vec<WorkerRow>> {
-    let sql = "SELECT id, host, pid, kind, started_at, last_seen FROM workers ORDER BY id";
+    let sql = "SELECT id, host, pid, kind, started_at, last_seen, demand, slots, presence, \
+               stopping FROM workers ORDER BY id";
     let mut statement = tx.conn.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
@@ -303,9 +304,13 @@ fn workers(tx: &mut SqliteTx<'_>) -> Found<Vec<WorkerRow>> {
                 host: text(row, 1)?.unwrap_or_default().into(),
                 pid: row.get(2)?,
                 kind: code_of(&WorkerKind::ALL, row.get(3)?, "kind of worker")?,
+                demand: Demand::parse(text(row, 6)?.unwrap_or_default()).map_err(bad)?,
+                slots: usize::try_from(row.get::<_, i64>(7)?).map_err(bad)?,
+                presence: Millis::new(row.get::<_, i64>(8)?.cast_unsigned()),
             },
             started_at: Wall::new(row.get(4)?),
             last_seen: Wall::new(row.get(5)?),
+            stopping: row.get(9)?,
             running: Vec::new(),
         });
     }

@@ -5,7 +5,7 @@ use windlass_core::store::{Changes, Cursor, DeadJob, LeaseCursor, Tx};
 use windlass_core::{
     Counts, Fingerprint, IdempotencyKey, Job, JobId, KeyRecord, Kind, LeaseLength, MaxQueued,
     MaxRetries, MaxRunning, Payload, Queue, QueueName, QueueRow, QueueSettings, Queues, Rank, View,
-    Wall,
+    Wall, WorkerId,
 };
 use windlass_store_file::Recent;
 
@@ -291,6 +291,16 @@ impl Tx for SqliteTx<'_> {
         let sql = "SELECT EXISTS (SELECT 1 FROM markers WHERE at < ?1) \
                    OR EXISTS (SELECT 1 FROM workers WHERE last_seen < ?1)";
         Ok(self.conn.prepare_cached(sql)?.query_row([before.get()], |row| row.get(0))?)
+    }
+
+    fn stop_marks(&mut self, ids: &[WorkerId]) -> Found<Vec<Option<bool>>> {
+        let sql = "SELECT stopping FROM workers WHERE id = ?1";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut mark = |id: &WorkerId| {
+            let mut rows = statement.query([id.as_str()])?;
+            Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
+        };
+        ids.iter().map(&mut mark).collect()
     }
 
     fn next_id(&mut self) -> Found<JobId> {

@@ -10,7 +10,7 @@ use windlass_core::{
 
 use crate::names::Names;
 use crate::rows::{id_code, place, position, rank_code, spent_code};
-use crate::tx::Found;
+use crate::tx::{Found, count};
 
 /// Keeps everything a batch changed.
 pub(crate) fn write(
@@ -326,19 +326,26 @@ fn put_workers(conn: &Connection, changes: &Changes, now: Wall) -> Found<()> {
     for id in &changes.removed_workers {
         conn.prepare_cached("DELETE FROM workers WHERE id = ?1")?.execute([id.as_str()])?;
     }
-    let sql = "INSERT INTO workers (id, host, pid, kind, started_at, last_seen) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT (id) DO UPDATE SET \
-               host = excluded.host, pid = excluded.pid, kind = excluded.kind, \
-               last_seen = excluded.last_seen";
-    for Worker { id, host, pid, kind } in &changes.workers {
-        let kind = position(&WorkerKind::ALL, kind);
+    let sql = "INSERT INTO workers (id, host, pid, kind, started_at, last_seen, demand, slots, \
+               presence) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8) \
+               ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, \
+               kind = excluded.kind, last_seen = excluded.last_seen, demand = excluded.demand, \
+               slots = excluded.slots, presence = excluded.presence";
+    for Worker { id, host, pid, kind, demand, slots, presence } in &changes.workers {
         conn.prepare_cached(sql)?.execute(params![
             id.as_str(),
             host.as_ref(),
             pid,
-            kind,
-            now.get()
+            position(&WorkerKind::ALL, kind),
+            now.get(),
+            demand.to_string(),
+            count(*slots),
+            presence.get().cast_signed(),
         ])?;
+    }
+    for id in &changes.stopped_workers {
+        let sql = "UPDATE workers SET stopping = 1 WHERE id = ?1";
+        conn.prepare_cached(sql)?.execute([id.as_str()])?;
     }
     for id in &changes.heard {
         let sql = "UPDATE workers SET last_seen = ?2 WHERE id = ?1";

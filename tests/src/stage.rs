@@ -88,8 +88,8 @@ impl<S: Store> Stage<S> {
     }
 
     fn poll_with(&mut self, worker: &str, demand: Demand, wait: Millis) -> RequestId {
-        let worker = worker_named(worker, WorkerKind::Remote);
-        self.request(Request::Poll(Poll { worker, demand, max: 1, wait, length: None }))
+        let worker = Worker { demand, ..worker_named(worker, WorkerKind::Remote) };
+        self.request(Request::Poll(Poll { worker, wait, length: None }))
     }
 
     /// An operator's command.
@@ -239,7 +239,7 @@ pub fn config(slots: usize) -> Config {
 /// A worker of this name.
 pub fn worker_named(name: &str, kind: WorkerKind) -> Worker {
     let id = WorkerId::new(name).expect("test names are names");
-    Worker { id, host: "host".into(), pid: None, kind }
+    Worker::new(id, "host", kind)
 }
 
 /// A job of the default kind and queue.
@@ -299,7 +299,7 @@ fn batch_text(batch: &Batch) -> String {
         settles.map(|settle| format!("{} {}", settle.token, verdict_text(&settle.verdict))),
     );
     parts.extend(batch.beats.iter().map(|beat| format!("heartbeat {}", beat.token)));
-    parts.extend(batch.admin.iter().map(|command| format!("{command:?}")));
+    parts.extend(batch.admin.iter().map(admin_text));
     if !batch.enqueues.is_empty() {
         parts.push(format!("enqueue {}", batch.enqueues.len()));
     }
@@ -316,6 +316,15 @@ fn batch_text(batch: &Batch) -> String {
     if parts.is_empty() { "nothing, what is due?".into() } else { parts.join(" | ") }
 }
 
+fn admin_text(command: &Admin) -> String {
+    match command {
+        Admin::SeeWorker(Worker { id, slots, presence, .. }) => {
+            format!("see {id}, {slots} slots, every {presence}")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
 fn effect_text(effect: &Effect) -> String {
     match effect {
         Effect::Reply { request, answer } => {
@@ -323,6 +332,7 @@ fn effect_text(effect: &Effect) -> String {
         }
         Effect::Run(run) => format!("run {} (attempt {})", run.job.token(), run.job.attempts),
         Effect::Stop { token, reason } => format!("stop {token}: {reason:?}"),
+        Effect::StopAsked => "this worker is asked to stop".into(),
         Effect::Changed { jobs, queues } => {
             let name = |state: Option<windlass_core::StateName>| {
                 state.map_or("nothing".into(), |state| state.to_string())

@@ -9,13 +9,13 @@ use windlass_core::machine::{
     Answer, Config, Effect, Health, Input, Limits, Phase, Poll, Request, StoreCall,
 };
 use windlass_core::store::{
-    Admin, Beat, Cause, CommitError, DeadFilter, Reader, Retention, Settle, Store, WorkerKind,
-    audit,
+    Admin, Beat, Cause, CommitError, DeadFilter, Reader, Retention, Settle, Store, Worker,
+    WorkerKind, audit,
 };
 use windlass_core::{
-    BatchId, Delay, Demand, Epoch, Failure, Fingerprint, Idempotency, IdempotencyKey, JobId,
-    JobTimeout, LeaseLength, LeaseToken, MaxRetries, Millis, NewJob, Payload, ProcessId, QueueName,
-    RequestId, StateName, Verdict, When,
+    BatchId, Delay, Epoch, Failure, Fingerprint, Idempotency, IdempotencyKey, JobId, JobTimeout,
+    LeaseLength, LeaseToken, MaxRetries, Millis, NewJob, Payload, Policy, ProcessId, QueueName,
+    RequestId, StateName, Verdict, When, WorkerId,
 };
 use windlass_store_memory::{Fault, MemoryStore};
 use windlass_tests::stage::{Stage, config, job, worker_named};
@@ -48,6 +48,8 @@ struct Chaos {
     answered: BTreeSet<RequestId>,
     started: BTreeSet<LeaseToken>,
     running: Vec<LeaseToken>,
+    slots: usize,
+    asked: bool,
 }
 
 impl Chaos {
@@ -65,6 +67,8 @@ impl Chaos {
             answered: BTreeSet::new(),
             started: BTreeSet::new(),
             running: Vec::new(),
+            slots: SLOTS,
+            asked: false,
         }
     }
 
@@ -78,7 +82,12 @@ impl Chaos {
                 self.gone.insert(id);
                 self.stage.input(Input::Gone(id));
             }
-            Act::Input(input) => self.stage.input(input),
+            Act::Input(input) => {
+                if let Input::Slots(slots) = input {
+                    self.slots = slots;
+                }
+                self.stage.input(input);
+            }
             Act::EndRun(which, verdict) => self.end_run(which, verdict),
             Act::Fault(fault) => self.stage.store.fail_next(fault),
             Act::Pass(ms) if self.held.is_none() => self.stage.pass(Millis::new(ms)),
@@ -105,9 +114,13 @@ impl Chaos {
 
     fn take_call(&mut self) -> Option<StoreCall> {
         let latched = self.stage.machine.phase() != Phase::Running;
+        let free = self.slots.saturating_sub(self.running.len());
         let call = self.stage.take_call();
         if let Some(StoreCall::Commit(batch)) = &call {
             assert!(!latched || batch.claims.is_empty(), "a claim after the latch");
+            let takers = batch.claims.iter().flat_map(|claim| &claim.takers);
+            let own = takers.filter(|taker| taker.worker.as_str() == "here");
+            assert!(own.map(|taker| taker.max).sum::<usize>() <= free, "more than there are slots");
         }
         call
     }
@@ -120,7 +133,7 @@ impl Chaos {
 
     fn stray_answer(&mut self, seq: u64) {
         let (now, id) = (self.stage.now, BatchId { process: ProcessId(9), seq });
-        let batch = windlass_core::store::Batch::new(id, windlass_core::Policy::default());
+        let batch = windlass_core::store::Batch::new(id, Policy::default());
         let error = CommitError::NotCommitted(Cause::new("stray"));
         let machine = &mut self.stage.machine;
         machine.handle_committed(now, batch, Err(error));
@@ -141,6 +154,10 @@ impl Chaos {
                 }
                 Effect::Stop { token, .. } => {
                     assert!(self.running.contains(&token), "{token} does not run");
+                }
+                Effect::StopAsked => {
+                    assert!(!self.asked, "it was asked to stop twice");
+                    self.asked = true;
                 }
                 Effect::Changed { .. } => {}
             }
@@ -246,6 +263,8 @@ fn any_admin() -> impl Strategy<Value = Admin> {
         Just(Admin::Pause(QueueName::default())),
         Just(Admin::Resume(QueueName::default())),
         Just(Admin::ReplayDead { filter: DeadFilter::default(), after: None, limit: 2 }),
+        prop::sample::select(vec!["here", "remote-0"])
+            .prop_map(|who| { Admin::StopWorker(WorkerId::new(who).expect("a name")) }),
     ]
 }
 
@@ -262,9 +281,10 @@ fn any_request() -> impl Strategy<Value = Request> {
         }),
         2 => any_admin().prop_map(Request::Admin),
         2 => (0_u64..3_000, 0_usize..3, 0_u8..2).prop_map(|(wait, max, who)| Request::Poll(Poll {
-            worker: worker_named(&format!("remote-{who}"), WorkerKind::Remote),
-            demand: Demand::ALL,
-            max,
+            worker: Worker {
+                slots: max,
+                ..worker_named(&format!("remote-{who}"), WorkerKind::Remote)
+            },
             wait: Millis::new(wait),
             length: LeaseLength::new(2_000).ok(),
         })),
@@ -278,6 +298,9 @@ fn any_input() -> impl Strategy<Value = Input> {
         2 => any_token().prop_map(|token| Input::Progress { token, progress: Payload::null() }),
         2 => Just(Input::Changed),
         1 => Just(Input::Retention(Retention { done: Some(Millis::ZERO), ..Retention::default() })),
+        2 => (0..=SLOTS).prop_map(Input::Slots),
+        1 => prop::option::of((0_u64..9_000).prop_map(Millis::new)).prop_map(Input::Presence),
+        1 => Just(Input::Policy(Policy { max_retries: MaxRetries::MIN, ..Policy::default() })),
         1 => (0_u64..2_000).prop_map(|ms| Input::Drain { deadline: Millis::new(ms) }),
         1 => Just(Input::Force),
     ]

@@ -6,6 +6,7 @@ use windlass_core::machine::{Config, Input, Request, StoreCall};
 use windlass_core::store::{Admin, Beat, Retention, Settle};
 use windlass_core::{
     Delay, Failure, JobId, JobTimeout, Millis, NewJob, ProcessId, QueueName, Verdict, When,
+    WorkerId,
 };
 use windlass_store_memory::{Fault, MemoryStore};
 use windlass_tests::stage::{Stage, config, job, token};
@@ -293,5 +294,79 @@ fn a_stopped_machine_makes_no_call_and_refuses_everything() {
     stage.enqueue(job());
     stage.poll("late", Millis::seconds(1));
     assert!(!matches!(stage.take_call(), Some(StoreCall::Commit(_))));
+    insta::assert_snapshot!(stage.log());
+}
+
+#[test]
+fn fewer_slots_stop_nothing_and_claim_nothing_until_enough_runs_have_ended() {
+    let mut stage = stage(3);
+    for _ in 0..5 {
+        stage.enqueue(job());
+    }
+    stage.settle();
+    stage.input(Input::Slots(1));
+    stage.complete("1.1");
+    stage.complete("2.1");
+    stage.settle();
+    stage.say("one runs, as many as there are slots");
+    stage.complete("3.1");
+    stage.settle();
+    stage.input(Input::Slots(2));
+    stage.settle();
+    stage.input(Input::Slots(0));
+    stage.complete("4.1");
+    stage.complete("5.1");
+    stage.enqueue(job());
+    stage.settle();
+    insta::assert_snapshot!(stage.log());
+}
+
+#[test]
+fn a_worker_asked_to_stop_by_another_process_hears_it_at_the_next_check() {
+    let store = MemoryStore::new();
+    let process = ProcessId(2);
+    let mut other = Stage::with(store.another(), Config { process, ..config(0) });
+    let (presence, change_check) = (Some(Millis::seconds(10)), Some(Millis::new(250)));
+    let mut stage = Stage::with(store, Config { presence, change_check, ..config(1) });
+    stage.settle();
+    other.settle();
+    other.admin(Admin::StopWorker(WorkerId::new("here").expect("a name")));
+    other.settle();
+    stage.pass(Millis::new(500));
+    stage.say("it is said once, though the mark stays until the worker goes");
+    stage.input(Input::Changed);
+    stage.settle();
+    stage.input(Input::Drain { deadline: Millis::seconds(30) });
+    stage.settle();
+    insta::assert_snapshot!(stage.log());
+}
+
+#[test]
+fn a_worker_is_noted_as_often_as_is_said_also_while_it_ends_what_it_runs() {
+    let presence = Some(Millis::seconds(10));
+    let mut stage = Stage::with(MemoryStore::new(), Config { presence, ..config(1) });
+    stage.enqueue(job());
+    stage.settle();
+    stage.input(Input::Presence(Some(Millis::seconds(4))));
+    stage.pass(Millis::seconds(5));
+    stage.say("how many it runs is told at once");
+    stage.input(Input::Slots(2));
+    stage.settle();
+    stage.input(Input::Drain { deadline: Millis::seconds(30) });
+    stage.pass(Millis::seconds(5));
+    stage.complete("1.1");
+    stage.settle();
+    insta::assert_snapshot!(stage.log());
+}
+
+#[test]
+fn a_worker_that_is_no_longer_to_be_noted_is_removed() {
+    let presence = Some(Millis::seconds(10));
+    let mut stage = Stage::with(MemoryStore::new(), Config { presence, ..config(1) });
+    stage.settle();
+    stage.input(Input::Presence(None));
+    stage.pass(Millis::seconds(60));
+    stage.input(Input::Presence(Some(Millis::seconds(10))));
+    stage.settle();
     insta::assert_snapshot!(stage.log());
 }

@@ -7,7 +7,7 @@ use super::work::Work;
 use crate::limits::PAGE_ROWS;
 use crate::store::{Admin, AdminDone, AdminRefused, Cursor, DeadFilter, DeadJob, JobRefused, Tx};
 use crate::{
-    Event, EventName, Job, JobId, Queue, QueueName, Rejected, StateName, Step, transition,
+    Event, EventName, Job, JobId, Queue, QueueName, Rejected, StateName, Step, WorkerId, transition,
 };
 
 type Answer = Result<AdminDone, AdminRefused>;
@@ -31,14 +31,25 @@ pub(super) fn admin<T: Tx>(work: &mut Work<'_, T>, command: &Admin) -> Result<An
             Ok(AdminDone::Noted)
         }
         Admin::SeeWorker(worker) => {
-            work.see_worker(worker.clone());
-            Ok(AdminDone::Noted)
+            work.see_worker(worker.kept());
+            told(work, &worker.id)
         }
         Admin::RemoveWorker(id) => {
             work.remove_worker(id);
             Ok(AdminDone::Noted)
         }
+        Admin::StopWorker(id) => {
+            work.stop_worker(id);
+            told(work, id)
+        }
+        Admin::LookAtWorker(id) => told(work, id),
     })
+}
+
+/// What a worker is told of itself.
+fn told<T: Tx>(work: &Work<'_, T>, id: &WorkerId) -> Answer {
+    let stopping = work.stop_mark(id).ok_or(AdminRefused::NoWorker)?;
+    Ok(AdminDone::Worker { id: id.clone(), stopping })
 }
 
 fn change<T: Tx>(work: &mut Work<'_, T>, id: JobId, event: Event<'_>) -> Answer {

@@ -54,6 +54,12 @@ fn load<T: Tx>(work: &mut Work<'_, T>, batch: &Batch) -> Result<(), T::Error> {
     let keyed = batch.enqueues.iter().filter_map(|new| new.idempotency.as_ref());
     work.load_keys(keyed.map(|idem| idem.key.clone()).collect(), &mut ids)?;
     work.load_queues(&wanted_queues(batch))?;
+    let workers = batch.admin.iter().filter_map(|command| match command {
+        Admin::SeeWorker(worker) => Some(worker.id.clone()),
+        Admin::StopWorker(id) | Admin::LookAtWorker(id) => Some(id.clone()),
+        _ => None,
+    });
+    work.load_workers(workers.collect())?;
     work.load_jobs(ids)
 }
 

@@ -97,6 +97,7 @@ impl Machine {
                         self.stop(token, StopReason::Cancelled, now.mono);
                     }
                 }
+                Ok(AdminDone::Worker { id, stopping: true }) => self.asked_to_stop(id),
                 _ => {}
             }
             if let Asker::Request(request) = taken.from {

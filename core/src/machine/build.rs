@@ -44,9 +44,7 @@ impl Machine {
         let id = BatchId { process: self.process, seq: self.next_seq };
         let mut batch = Batch::new(id, self.policy);
         let running = self.phase() == Phase::Running;
-        if running && is_due(self.timers.presence, now.mono) {
-            self.note_presence(now.mono);
-        }
+        self.note_presence(now.mono);
         let limit = self.limits.batch;
         let mut in_flight = InFlight::new(id, now);
         in_flight.settles = self.pending.settles.take(limit, &mut batch.settles);
@@ -62,7 +60,7 @@ impl Machine {
         if running {
             self.add_sweeps(&mut batch, now.mono);
             self.demands.stir_up_to(may_bring_ready_jobs(&batch));
-            let free = self.slots.saturating_sub(self.runs.busy());
+            let free = self.worker.slots.saturating_sub(self.runs.busy());
             in_flight.claims = self.demands.claim(&mut batch, &self.worker.id, free, limit);
         }
         if batch.is_empty() && !(running && self.timers.refresh) {
@@ -94,11 +92,6 @@ impl Machine {
         }
     }
 
-    fn note_presence(&mut self, now: Mono) {
-        self.timers.presence = self.presence.map(|every| now.plus(every));
-        self.see(self.worker.clone());
-    }
-
     fn poll_check(&mut self, now: Mono) -> Option<StoreCall> {
         let running = self.phase() == Phase::Running;
         if !running || !is_due(self.timers.check, now) {
@@ -123,12 +116,14 @@ fn may_bring_ready_jobs(batch: &Batch) -> usize {
         | Admin::Pause(_)
         | Admin::SetSetting(..)
         | Admin::SeeWorker(_)
-        | Admin::RemoveWorker(_) => 0,
+        | Admin::RemoveWorker(_)
+        | Admin::StopWorker(_)
+        | Admin::LookAtWorker(_) => 0,
     });
     let released = batch.settles.iter().filter(given_back).count();
     opened.fold(swept + released, usize::saturating_add)
 }
 
-fn is_due(at: Option<Mono>, now: Mono) -> bool {
+pub(super) fn is_due(at: Option<Mono>, now: Mono) -> bool {
     at.is_some_and(|at| at <= now)
 }

@@ -186,7 +186,7 @@ impl Machine {
         }
         self.call = None;
         match result {
-            Ok(true) => self.stir_all(),
+            Ok(true) => self.others_wrote(),
             Ok(false) | Err(StoreError::Busy(_)) => {}
             Err(StoreError::Fatal(cause)) => self.link.break_down(None, cause, now.mono),
             Err(StoreError::Corrupt(cause)) => self.lose(now, &cause),

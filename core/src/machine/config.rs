@@ -1,19 +1,16 @@
 //! What a machine is told once, when it is made.
 
 use crate::store::{Retention, Worker};
-use crate::{Demand, Millis, Policy, ProcessId, limits};
+use crate::{Millis, Policy, ProcessId, limits};
 
 /// What a machine is told when it is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Unique per boot.
     pub process: ProcessId,
-    /// Who runs the local jobs. Its id is unique per boot too.
+    /// Who runs the local jobs, which of them, and how many at once. Its id is unique per boot too;
+    /// how often it is noted stands in `presence`.
     pub worker: Worker,
-    /// How many local jobs run at once.
-    pub slots: usize,
-    /// What the local slots run.
-    pub demand: Demand,
     /// Defaults for jobs that do not say.
     pub policy: Policy,
     /// How long finished jobs are kept.
@@ -30,13 +27,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// The usual, for this process and worker: runs every kind of every queue on `slots` slots.
+    /// The usual, for this process and worker, which runs `slots` jobs at once.
     pub fn new(process: ProcessId, worker: Worker, slots: usize) -> Self {
         Self {
             process,
-            worker,
-            slots,
-            demand: Demand::ALL,
+            worker: Worker { slots, ..worker },
             policy: Policy::default(),
             retention: Retention::default(),
             presence: None,

@@ -153,7 +153,7 @@ impl Demands {
         let waiter = Waiter {
             request,
             worker: poll.worker.id,
-            max: poll.max,
+            max: poll.worker.slots,
             length: poll.length,
             until: now.plus(poll.wait),
             deadline: now.plus(poll.wait.max(ONE_TRY)),
@@ -161,7 +161,7 @@ impl Demands {
             tried: false,
         };
         self.next_turn += 1;
-        self.wait(poll.demand, waiter);
+        self.wait(poll.worker.demand, waiter);
         true
     }
 

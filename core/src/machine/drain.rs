@@ -8,9 +8,8 @@ use alloc::vec::Vec;
 
 use super::commit::Call;
 use super::input::{Answer, Phase, Refused, ShutdownReport, StopReason, WakeReason, Wakeup};
-use super::pending::{Asker, Few};
 use super::{Machine, Now};
-use crate::store::{Admin, Cause};
+use crate::store::Cause;
 use crate::{LeaseToken, Millis, Mono, Verdict};
 
 /// How far the shutdown has come, and what it has met.
@@ -19,14 +18,13 @@ pub(super) struct Drain {
     phase: Phase,
     deadline: Option<Mono>,
     force_grace: Millis,
-    said_farewell: bool,
     report: ShutdownReport,
 }
 
 impl Drain {
     pub(super) fn new(force_grace: Millis) -> Self {
         let report = ShutdownReport::default();
-        Self { phase: Phase::Running, deadline: None, force_grace, said_farewell: false, report }
+        Self { phase: Phase::Running, deadline: None, force_grace, report }
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -139,11 +137,7 @@ impl Machine {
         if !ending || !idle || !decided {
             return;
         }
-        let registered = self.presence.is_some() && self.link.is_ready();
-        if registered && !self.drain.said_farewell {
-            self.drain.said_farewell = true;
-            let remove = Admin::RemoveWorker(self.worker.id.clone());
-            self.pending.admin.push(Asker::Machine, Few::One(remove));
+        if self.link.is_ready() && self.say_farewell() {
             return;
         }
         self.stop_here();

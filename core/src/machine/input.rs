@@ -8,8 +8,8 @@ use crate::store::{
     Admin, AdminDone, AdminRefused, Batch, Beat, Beaten, Cause, Change, JobRefused, Settle, Worker,
 };
 use crate::{
-    BatchId, Demand, EnqueueRefused, Job, LeaseLength, LeaseToken, Millis, Mono, NewJob, Payload,
-    Policy, Queue, Receipt, RequestId, StateName, Verdict,
+    BatchId, EnqueueRefused, Job, LeaseLength, LeaseToken, Millis, Mono, NewJob, Payload, Policy,
+    Queue, Receipt, RequestId, StateName, Verdict,
 };
 
 /// Something that happened outside.
@@ -43,6 +43,12 @@ pub enum Input {
     },
     /// Another process may have written to the store: a hint, never needed for correctness.
     Changed,
+    /// Run so many local jobs at once from now on. Nothing that runs is stopped: where more run,
+    /// nothing is claimed until enough have ended.
+    Slots(usize),
+    /// Note this worker, and remote ones that poll here, as alive this often from now on. If never,
+    /// its row is removed.
+    Presence(Option<Millis>),
     /// Use these defaults from now on.
     Policy(Policy),
     /// Keep finished jobs so long from now on.
@@ -79,12 +85,8 @@ pub enum Request {
 /// A remote worker asks for jobs, and waits for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Poll {
-    /// Who.
+    /// Who, what it would run, and how many at most.
     pub worker: Worker,
-    /// What it would run.
-    pub demand: Demand,
-    /// At most so many.
-    pub max: usize,
     /// For how long it waits if there is nothing.
     pub wait: Millis,
     /// The length of the leases, if not each job's own visibility timeout.
@@ -111,6 +113,9 @@ pub enum Effect {
         /// Why.
         reason: StopReason,
     },
+    /// Somebody asks this process's own worker to stop: said once. Nothing happens by itself; an
+    /// orderly end is [`Input::Drain`].
+    StopAsked,
     /// Jobs and queues have changed, in this order: for those who watch.
     Changed {
         /// Jobs that came, changed their state, or went.

@@ -11,12 +11,13 @@ mod demand;
 mod drain;
 mod input;
 mod pending;
+mod presence;
 mod runs;
 mod setback;
 mod stats;
 mod store_link;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use self::clock::ClockGuard;
@@ -24,13 +25,13 @@ use self::commit::Call;
 use self::demand::Demands;
 use self::drain::Drain;
 use self::pending::{Asker, Few, Pending};
+use self::presence::Presence;
 use self::runs::{Ended, Runs};
 use self::store_link::Link;
-use crate::limits::{JOBS_PER_REQUEST, PAGE_ROWS};
-use crate::store::{Admin, Beat, LeaseCursor, Retention, Settle, Worker};
+use crate::limits::{JOBS_PER_REQUEST, PAGE_ROWS, SLOTS};
+use crate::store::{Beat, LeaseCursor, Retention, Settle, Worker};
 use crate::{
     Demand, Failure, FailureKind, LeaseToken, Millis, Mono, Now, Policy, RequestId, Verdict,
-    WorkerId,
 };
 
 pub use config::{Config, Limits};
@@ -69,7 +70,7 @@ pub use stats::Stats;
 ///
 /// # fn drive(store: &mut impl Store) {
 /// let id = WorkerId::new("host-1").unwrap();
-/// let worker = Worker { id, host: "host".into(), pid: None, kind: WorkerKind::Local };
+/// let worker = Worker::new(id, "host", WorkerKind::Local);
 /// let mut machine = Machine::new(Config::new(ProcessId(1), worker, 4));
 /// let now = Now::new(Wall::new(0), Mono::new(0));
 ///
@@ -89,11 +90,10 @@ pub use stats::Stats;
 #[derive(Debug)]
 pub struct Machine {
     worker: Worker,
-    slots: usize,
     limits: Limits,
     policy: Policy,
     retention: Retention,
-    presence: Option<Millis>,
+    presence: Presence,
     change_check: Option<Millis>,
     process: crate::ProcessId,
     next_seq: u64,
@@ -108,8 +108,6 @@ pub struct Machine {
     drain: Drain,
     clock: ClockGuard,
     timers: Timers,
-    /// When remote workers were last noted.
-    seen: BTreeMap<WorkerId, Mono>,
     effects: VecDeque<Effect>,
     stats: Stats,
 }
@@ -128,7 +126,6 @@ struct Timers {
     /// The reaper has nothing to do before this.
     reap_floor: Mono,
     purge: Mono,
-    presence: Option<Mono>,
     check: Option<Mono>,
 }
 
@@ -139,22 +136,20 @@ impl Machine {
         let timers = Timers {
             refresh: true,
             reap_all: true,
-            presence: config.presence.map(|_| start),
             check: config.change_check.map(|_| start),
             ..Timers::default()
         };
         Self {
-            worker: config.worker,
-            slots: config.slots,
             limits: config.limits,
             policy: config.policy,
             retention: config.retention,
-            presence: config.presence,
+            presence: Presence::new(config.presence, start),
             change_check: config.change_check,
             process: config.process,
             next_seq: 1,
             pending: Pending::default(),
-            demands: Demands::new(config.demand),
+            demands: Demands::new(config.worker.demand.clone()),
+            worker: config.worker,
             runs: Runs::default(),
             call: None,
             call_began: start,
@@ -162,7 +157,6 @@ impl Machine {
             drain: Drain::new(config.force_grace),
             clock: ClockGuard::default(),
             timers,
-            seen: BTreeMap::new(),
             effects: VecDeque::new(),
             stats: Stats::default(),
         }
@@ -191,7 +185,9 @@ impl Machine {
                     self.stats.ignored += 1;
                 }
             }
-            Input::Changed => self.stir_all(),
+            Input::Changed => self.others_wrote(),
+            Input::Slots(slots) => self.set_slots(now, slots),
+            Input::Presence(every) => self.set_presence(now, every),
             Input::Policy(policy) => self.policy = policy,
             Input::Retention(retention) => {
                 self.retention = retention;
@@ -233,6 +229,11 @@ impl Machine {
         &self.stats
     }
 
+    /// How many local jobs may run at once.
+    pub fn slots(&self) -> usize {
+        self.worker.slots
+    }
+
     /// Local handlers that run right now.
     pub fn running(&self) -> usize {
         self.runs.busy()
@@ -255,14 +256,14 @@ impl Machine {
         }
         let poll = self.demands.next_deadline();
         let poll = poll.map(|at| Wakeup { at, reason: WakeReason::PollTimeout });
-        let always = [poll, self.runs.next(), self.drain.wakeup()];
+        let always = [poll, self.runs.next(), self.drain.wakeup(), self.presence_wakeup()];
         let link = if self.call.is_none() { self.link.wakeup() } else { None };
         let sweeps = self.sweeps().unwrap_or_default();
         always.into_iter().chain([link]).chain(sweeps).flatten().min()
     }
 
     /// The timers that lead to a call of the store; none while one is under way.
-    fn sweeps(&self) -> Option<[Option<Wakeup>; 6]> {
+    fn sweeps(&self) -> Option<[Option<Wakeup>; 5]> {
         if self.call.is_some() || !self.link.is_ready() || self.phase() != Phase::Running {
             return None;
         }
@@ -273,7 +274,6 @@ impl Machine {
             wake(timers.due, WakeReason::JobDue),
             wake(timers.expiry, WakeReason::LeaseExpiry),
             wake(Some(timers.purge), WakeReason::Purge),
-            wake(timers.presence, WakeReason::Presence),
             wake(timers.check, WakeReason::ChangeCheck),
             wake(stored.map(|_| self.clock.next_look()), WakeReason::ClockCheck),
         ])
@@ -328,8 +328,8 @@ impl Machine {
             Request::Beat(beat) => self.pending.beats.push(from, Few::One(beat)),
             Request::Admin(command) => self.pending.admin.push(from, Few::One(command)),
             Request::Poll(mut poll) => {
-                poll.max = poll.max.clamp(1, PAGE_ROWS);
-                self.note_remote(now.mono, &poll.worker);
+                poll.worker.slots = poll.worker.slots.clamp(1, PAGE_ROWS);
+                self.note_remote(now.mono, &poll);
                 if !self.demands.add(id, poll, now.mono) {
                     self.stats.ignored += 1;
                 }
@@ -373,26 +373,6 @@ impl Machine {
         if full { Err(Refused::Overloaded { what, limit }) } else { Ok(()) }
     }
 
-    /// Notes a remote worker as alive, but not more often than need be.
-    fn note_remote(&mut self, now: Mono, worker: &Worker) {
-        let Some(every) = self.presence else { return };
-        if self.seen.get(&worker.id).is_some_and(|last| now.since(*last) < every) {
-            return;
-        }
-        if self.seen.len() >= self.limits.waiting_polls {
-            self.seen.retain(|_, last| now.since(*last) < every);
-        }
-        self.seen.insert(worker.id.clone(), now);
-        self.see(worker.clone());
-    }
-
-    /// Notes a worker as alive with the next batch; not if the store is so slow that notes pile up.
-    fn see(&mut self, worker: Worker) {
-        if self.pending.admin.len() < self.limits.waiting_admin {
-            self.pending.admin.push(Asker::Machine, Few::One(Admin::SeeWorker(worker)));
-        }
-    }
-
     // Local runs.
 
     /// A local run has ended: by itself with a verdict, or because it was stopped.
@@ -432,6 +412,19 @@ impl Machine {
         if self.runs.stop(token, reason, now) {
             self.effects.push_back(Effect::Stop { token, reason });
         }
+    }
+
+    /// How many local jobs may run at once is another number; whoever reads of this worker learns
+    /// it at once.
+    fn set_slots(&mut self, now: Now, slots: usize) {
+        self.worker.slots = slots.min(SLOTS);
+        self.presence.say_now(now.mono);
+    }
+
+    /// Another process has written: there may be jobs, and a word for this worker.
+    fn others_wrote(&mut self) {
+        self.presence.look();
+        self.stir_all();
     }
 
     fn stir_all(&mut self) {

@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use crate::limits::SLOTS;
 use crate::{
     BatchId, Demand, JobId, Kind, LeaseLength, LeaseToken, Millis, NewJob, Payload, Policy,
     QueueName, QueueSettings, SettingKey, SettingValue, Verdict, Wall, WorkerId,
@@ -114,6 +115,10 @@ pub enum Admin {
     SeeWorker(Worker),
     /// This worker is gone.
     RemoveWorker(WorkerId),
+    /// Ask this worker to stop, when it next looks.
+    StopWorker(WorkerId),
+    /// Whether this worker was asked to stop. Nothing is written.
+    LookAtWorker(WorkerId),
 }
 
 /// Which dead-lettered jobs.
@@ -196,7 +201,30 @@ pub struct Worker {
     pub pid: Option<u32>,
     /// What it is.
     pub kind: WorkerKind,
+    /// What it would run.
+    pub demand: Demand,
+    /// How many jobs at once.
+    pub slots: usize,
+    /// How often it says that it is there.
+    pub presence: Millis,
 }
+
+impl Worker {
+    /// A worker that would run anything, one job at a time.
+    pub fn new(id: WorkerId, host: &str, kind: WorkerKind) -> Self {
+        let host = alloc::sync::Arc::from(host);
+        Self { id, host, pid: None, kind, demand: Demand::ALL, slots: 1, presence: PRESENCE }
+    }
+
+    /// As much of it as is kept.
+    #[must_use]
+    pub fn kept(&self) -> Self {
+        Self { demand: self.demand.kept(), slots: self.slots.min(SLOTS), ..self.clone() }
+    }
+}
+
+/// How often a worker says that it is there, unless somebody says otherwise.
+const PRESENCE: Millis = Millis::seconds(10);
 
 /// What a worker is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

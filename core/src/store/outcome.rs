@@ -6,7 +6,8 @@ use thiserror::Error;
 
 use super::{Cursor, LeaseCursor};
 use crate::{
-    EnqueueRefused, Job, JobId, Kind, Payload, Queue, QueueName, Receipt, Rejected, StateName, Wall,
+    EnqueueRefused, Job, JobId, Kind, Payload, Queue, QueueName, Receipt, Rejected, StateName,
+    Wall, WorkerId,
 };
 
 /// What came of a batch.
@@ -67,6 +68,13 @@ pub enum AdminDone {
     Queue(Queue),
     /// Kept, or forgotten.
     Noted,
+    /// A worker as it is now.
+    Worker {
+        /// Which.
+        id: WorkerId,
+        /// Whether it was asked to stop.
+        stopping: bool,
+    },
 }
 
 /// Why a command on a job was refused.
@@ -89,6 +97,9 @@ pub enum AdminRefused {
     /// There are as many queues as there may be.
     #[error("there are {} queues already; use one of them", crate::limits::QUEUES)]
     TooManyQueues,
+    /// There is no such worker.
+    #[error("there is no such worker; it may have ended, list the workers")]
+    NoWorker,
 }
 
 /// What became of leases that ran out.

@@ -97,6 +97,10 @@ pub trait Tx {
     /// instant.
     fn has_silent(&mut self, before: Wall) -> Result<bool, Self::Error>;
 
+    /// Of these workers, in this order: whether each was asked to stop; `None` for one that is not
+    /// known.
+    fn stop_marks(&mut self, ids: &[WorkerId]) -> Result<Vec<Option<bool>>, Self::Error>;
+
     /// The id the next new job gets, greater than any given out before; those behind it follow
     /// without a gap. What was given out is known from [`Changes::inserts`].
     fn next_id(&mut self) -> Result<JobId, Self::Error>;
@@ -153,8 +157,10 @@ pub struct Changes {
     pub settings: Vec<(SettingKey, Option<SettingValue>)>,
     /// Workers to remove, before those seen are put in place: one that is both starts anew.
     pub removed_workers: Vec<WorkerId>,
-    /// Workers seen now: first seen, or seen again.
+    /// Workers seen now: first seen, or seen again. One seen again keeps its mark.
     pub workers: Vec<Worker>,
+    /// Workers to mark as asked to stop. All of them are known, or are among those seen now.
+    pub stopped_workers: Vec<WorkerId>,
     /// Workers heard from: they were seen now, if they are known at all.
     pub heard: Vec<WorkerId>,
     /// Remove markers of processes, and rows of workers, silent since before this instant.

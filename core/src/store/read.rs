@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 
 use super::{Dump, StoreError, Worker};
+use crate::limits::{MISSED_PRESENCES, SHORTEST_SILENCE};
 use crate::{
-    Attempt, Excerpt, Job, JobId, Kind, Payload, QueueName, QueueRow, SettingKey, SettingValue,
-    View, Wall,
+    Attempt, Demand, Excerpt, Job, JobId, Kind, Payload, QueueName, QueueRow, SettingKey,
+    SettingValue, View, Wall,
 };
 
 /// Reads committed states.
@@ -125,6 +126,68 @@ pub struct WorkerRow {
     pub started_at: Wall,
     /// When it was last seen.
     pub last_seen: Wall,
+    /// Whether it was asked to stop.
+    pub stopping: bool,
     /// The jobs it holds, by id.
     pub running: Vec<JobId>,
+}
+
+impl WorkerRow {
+    /// Whether it was heard of lately: it counts as gone when it has missed several of the moments
+    /// at which it was to say that it is there.
+    pub fn is_alive(&self, now: Wall) -> bool {
+        let silence = self.worker.presence.times(MISSED_PRESENCES).max(SHORTEST_SILENCE);
+        now.since(self.last_seen) <= silence
+    }
+
+    /// What it would run next: nothing if it is gone, has no slots, or was asked to stop.
+    pub fn demand(&self, now: Wall) -> Option<&Demand> {
+        let takes_jobs = self.is_alive(now) && self.worker.slots > 0 && !self.stopping;
+        takes_jobs.then_some(&self.worker.demand)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::WorkerKind;
+    use crate::{Millis, WorkerId};
+
+    fn row(presence: Millis) -> WorkerRow {
+        let id = WorkerId::new("w").expect("it is a name");
+        let worker = Worker { presence, ..Worker::new(id, "host", WorkerKind::Process) };
+        let (started_at, last_seen) = (Wall::new(0), Wall::new(1_000));
+        WorkerRow { worker, started_at, last_seen, stopping: false, running: Vec::new() }
+    }
+
+    #[test]
+    fn a_worker_is_gone_once_it_was_silent_for_longer_than_three_presences() {
+        let row = row(Millis::seconds(10));
+        let after = |silence| row.last_seen.plus(silence);
+        assert!(row.is_alive(after(Millis::seconds(30))));
+        assert!(!row.is_alive(after(Millis::new(30_001))));
+        assert!(row.is_alive(Wall::new(0)), "a clock that was set back makes nobody gone");
+    }
+
+    #[test]
+    fn a_worker_that_would_speak_very_often_is_given_a_moment_all_the_same() {
+        for presence in [Millis::ZERO, Millis::new(1)] {
+            let row = row(presence);
+            assert!(row.is_alive(row.last_seen.plus(SHORTEST_SILENCE)));
+            assert!(!row.is_alive(row.last_seen.plus(SHORTEST_SILENCE).plus(Millis::new(1))));
+        }
+        assert!(row(Millis::new(u64::MAX)).is_alive(Wall::MAX), "no length overflows");
+    }
+
+    #[test]
+    fn a_worker_that_is_gone_or_has_no_slots_or_was_asked_to_stop_takes_no_jobs() {
+        let there = row(Millis::seconds(10));
+        let now = there.last_seen;
+        assert_eq!(there.demand(now), Some(&Demand::ALL));
+        assert_eq!(there.demand(now.plus(Millis::minutes(1))), None);
+        let mut without = there.clone();
+        without.worker.slots = 0;
+        assert_eq!(without.demand(now), None);
+        assert_eq!(WorkerRow { stopping: true, ..there }.demand(now), None);
+    }
 }

@@ -1,7 +1,7 @@
 //! The hand-off from the delivery task to the workers: a line of runs, and the workers that wait.
 //!
-//! A worker leaves only when the line is closed and empty; what was put in line is taken by
-//! exactly one worker, or comes back to whoever put it there too late.
+//! A worker leaves only when the line is empty, and either closed or meant for fewer workers; what
+//! was put in line is taken by exactly one worker, or comes back to whoever put it there too late.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -21,15 +21,48 @@ struct Inner<T> {
     wakers: Vec<Option<Waker>>,
     /// The workers that wait; the last to come is woken first, while its caches are warm.
     idle: Vec<usize>,
+    /// By worker: whether it is there.
+    present: Vec<bool>,
+    /// How many workers there should be; those with a greater number leave when they have time.
+    wanted: usize,
     closed: bool,
 }
 
 impl<T> Slots<T> {
     /// For this many workers.
     pub(crate) fn new(workers: usize) -> Self {
-        let wakers = (0..workers).map(|_| None).collect();
-        let inner = Inner { line: VecDeque::new(), wakers, idle: Vec::new(), closed: false };
+        let inner = Inner {
+            line: VecDeque::new(),
+            wakers: (0..workers).map(|_| None).collect(),
+            idle: Vec::new(),
+            present: vec![true; workers],
+            wanted: workers,
+            closed: false,
+        };
         Self { inner: Mutex::new(inner) }
+    }
+
+    /// From now on for this many workers: returns the numbers of those that are to come. Those too
+    /// many leave, each once it has nothing to run.
+    pub(crate) fn resize(&self, workers: usize) -> Vec<usize> {
+        let mut inner = lock(&self.inner);
+        if inner.closed {
+            return Vec::new();
+        }
+        inner.wanted = workers;
+        let known = inner.present.len().max(workers);
+        inner.present.resize(known, false);
+        inner.wakers.resize_with(known, || None);
+        let come: Vec<usize> = (0..workers).filter(|worker| !inner.present[*worker]).collect();
+        for worker in &come {
+            inner.present[*worker] = true;
+        }
+        let leaving: Vec<usize> = inner.idle.extract_if(.., |idle| *idle >= workers).collect();
+        let wakers: Vec<Waker> =
+            leaving.into_iter().filter_map(|worker| inner.wakers[worker].take()).collect();
+        drop(inner);
+        wakers.into_iter().for_each(Waker::wake);
+        come
     }
 
     /// Puts runs in line and wakes as many workers. They come back if the line is closed.
@@ -49,7 +82,7 @@ impl<T> Slots<T> {
         true
     }
 
-    /// The next run for this worker; none once the line is closed and empty.
+    /// The next run for this worker; none once the line is empty, and closed or meant for fewer.
     pub(crate) fn poll_next(&self, worker: usize, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let mut inner = lock(&self.inner);
         let waited = inner.wakers[worker].is_some();
@@ -60,7 +93,10 @@ impl<T> Slots<T> {
             }
             return Poll::Ready(Some(run));
         }
-        if inner.closed {
+        if inner.closed || worker >= inner.wanted {
+            inner.wakers[worker] = None;
+            inner.idle.retain(|idle| *idle != worker);
+            inner.present[worker] = false;
             return Poll::Ready(None);
         }
         if !waited {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{backup, config, doctor, enqueue, list, show, status, top};
+use crate::commands::{backup, config, doctor, enqueue, list, show, status, top, worker};
 
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use values::{StoreUrl, duration};
@@ -67,6 +67,7 @@ pub(crate) enum Command {
     Enqueue(Box<enqueue::EnqueueArgs>),
     List(list::ListArgs),
     Show(show::ShowArgs),
+    Worker(worker::WorkerArgs),
     Status(status::StatusArgs),
     Top(top::TopArgs),
     Config(config::ConfigArgs),

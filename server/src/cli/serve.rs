@@ -43,6 +43,10 @@ pub(crate) struct ServeArgs {
     /// What is logged: error, warn, info, debug, trace, or a filter like windlass=debug.
     #[arg(long, env = "WINDLASS_LOG_LEVEL", default_value = "info")]
     pub(crate) log_level: String,
+    /// Show what it does: jobs come, run, fail and are tried again, on a store of its own unless
+    /// one is given.
+    #[arg(long)]
+    pub(crate) demo: bool,
     #[command(flatten)]
     pub(crate) settings: Flags,
     #[command(flatten)]
@@ -84,4 +88,14 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+impl LogFormat {
+    /// As it is written on the command line.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
 }

@@ -10,6 +10,7 @@ pub(crate) mod list;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod top;
+pub(crate) mod worker;
 
 use std::process::ExitCode;
 
@@ -27,18 +28,19 @@ pub(crate) struct Session {
 
 /// Runs a command in a small runtime of its own, and returns its exit code.
 pub(crate) fn main(target: &Target, command: Command, token: Option<String>) -> ExitCode {
-    let out = Out::new(target.json);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let result = match runtime {
-        Ok(runtime) => {
-            let result = runtime.block_on(run(target, command, token, out));
-            // Reads that hang must not keep the process.
-            runtime.shutdown_background();
-            result
-        }
-        Err(error) => Err(Failure::failed(format!("the system refused to start: {error}"))),
-    };
+    let result = block_on(run(target, command, token, Out::new(target.json)));
     result.unwrap_or_else(|failure| failure.tell(target.json))
+}
+
+/// Runs something to its end in a small runtime of its own.
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime
+        .map_err(|error| Failure::failed(format!("the system refused to start: {error}")))?;
+    let result = runtime.block_on(work);
+    // Reads that hang must not keep the process.
+    runtime.shutdown_background();
+    result
 }
 
 async fn run(
@@ -62,6 +64,9 @@ async fn run(
         Command::Config(args) => {
             let store = if args.writes() { Store::Made } else { Store::Exists };
             on(store)?.runs(async |session| config::run(session, &args).await).await
+        }
+        Command::Worker(args) => {
+            on(Store::Exists)?.runs(async |session| worker::run(session, &args).await).await
         }
         Command::Status(args) => {
             on(Store::Exists)?.runs(async |session| status::run(session, &args).await).await

@@ -2,7 +2,8 @@
 
 use windlass_core::store::{Cursor, Filter, JobDetail, Page, Reader, StoreError};
 use windlass_core::{
-    self as core, Demand, Job, JobId, Kind, Payload, QueueName, Surroundings, View, Wall, explain,
+    self as core, Demand, Job, JobId, Kind, Payload, QueueName, StateName, Surroundings, View,
+    Wall, explain,
 };
 
 use crate::app::{App, now};
@@ -131,15 +132,17 @@ pub(crate) async fn explained(call: Call) -> Answer {
     let read = move |reader: &mut dyn Reader| {
         let Some(detail) = reader.jobs(&[id])?.pop().flatten() else { return Ok(None) };
         let row = reader.queue(&detail.job.queue)?;
-        Ok(Some((detail.job, row)))
+        // Who would run it matters only while it waits.
+        let waits = detail.job.state.name() == StateName::Queued;
+        let workers = if waits { reader.workers()? } else { Vec::new() };
+        Ok(Some((detail.job, row, workers)))
     };
     let found = call.app.queue.read(read).await?;
-    let (job, row) = found.ok_or_else(|| Problem::no_job(id))?;
+    let (job, row, workers) = found.ok_or_else(|| Problem::no_job(id))?;
     let now = now();
     let counts = row.as_ref().map(core::QueueRow::total).unwrap_or_default();
     let queue = row.map_or_else(|| core::Queue::new(job.queue.clone()), |row| row.queue);
-    let mut demands: Vec<Demand> = call.app.pollers.demands(now);
-    demands.extend(call.app.local_demand.clone());
+    let demands: Vec<Demand> = workers.iter().filter_map(|row| row.demand(now)).cloned().collect();
     let around = Surroundings {
         queue: &queue,
         running: counts.get(View::Processing),

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use windlass_core::View;
-use windlass_core::store::Filter;
+use http::StatusCode;
+use windlass_core::store::{Filter, WorkerKind};
+use windlass_core::{View, WorkerId};
 use windlass_runtime_tokio::{Health, NewJob};
 
-use crate::app::{SILENT, Stage, now};
+use crate::app::{Stage, now};
 use crate::handlers::{jobs, queues};
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
@@ -18,8 +19,33 @@ pub(crate) async fn workers(call: Call) -> Answer {
     call.query(&[])?;
     let rows = call.app.queue.workers().await?;
     let now = now();
-    let workers = rows.iter().map(|row| Worker::of(row, now, SILENT)).collect();
+    let workers = rows.iter().map(|row| Worker::of(row, now)).collect();
     router::ok(&WorkerList { workers })
+}
+
+/// `POST /workers/{worker}/stop`: marks a worker process; it drains when it next looks.
+pub(crate) async fn stop_worker(call: Call) -> Answer {
+    let id = WorkerId::new(call.param())?;
+    let rows = call.app.queue.workers().await?;
+    let row = rows.iter().find(|row| row.worker.id == id);
+    let row = row.ok_or_else(|| {
+        let detail = format!("there is no worker {id}; GET /workers lists them");
+        Problem::new(problem::NOT_FOUND, detail)
+    })?;
+    let how = match row.worker.kind {
+        WorkerKind::Process => None,
+        WorkerKind::Local => Some("is a server or a program of its own; stop it with SIGTERM"),
+        WorkerKind::Remote => Some("polls over HTTP; stop it where it runs"),
+    };
+    if let Some(how) = how {
+        return Err(Problem::new(problem::NOT_A_PROCESS, format!("worker {id} {how}")));
+    }
+    call.app.queue.stop_worker(id.clone()).await?;
+    let rows = call.app.queue.workers().await?;
+    match rows.iter().find(|row| row.worker.id == id) {
+        Some(row) => router::json(StatusCode::ACCEPTED, &Worker::of(row, now())),
+        None => Ok(router::no_content()),
+    }
 }
 
 /// `GET /events`

@@ -12,7 +12,7 @@ use windlass_core::store::{Reader, StoreError, WorkerRow};
 use windlass_core::{Counts, QueueRow, Wall};
 use windlass_runtime_tokio::Health;
 
-use crate::app::{App, SILENT, now};
+use crate::app::{App, now};
 use crate::body::Body;
 use crate::metrics::length;
 use crate::problem::{self, Problem};
@@ -83,7 +83,7 @@ impl Seen {
 fn sums(workers: &[WorkerRow], now: Wall) -> WorkerSums {
     let mut sums = WorkerSums::default();
     for row in workers {
-        if now.since(row.last_seen) <= SILENT {
+        if row.is_alive(now) {
             sums.alive += 1;
             sums.running += row.running.len();
         } else {

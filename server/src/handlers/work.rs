@@ -3,7 +3,6 @@
 use serde_json::value::RawValue;
 use windlass_core::store::Settle;
 
-use crate::app::now;
 use crate::limits::REPORTS;
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
@@ -16,7 +15,6 @@ use crate::wire::{
 /// claimed for it is given back.
 pub(crate) async fn poll(call: Call) -> Answer {
     let poll = wire::json::<Poll>(&call.body)?.check(&call.peer.to_string())?;
-    call.app.pollers.note(&poll.worker.id, &poll.demand, now());
     // A shutdown answers it too, with no jobs.
     let runs = call.app.queue.poll(poll).await?;
     // From here on nothing is awaited: the connection answers for the claims.

@@ -4,7 +4,7 @@ use http::Method;
 
 use super::{BUSY, BodyKind, Route};
 use crate::auth::Scope;
-use crate::handlers::{settings, upkeep};
+use crate::handlers::{settings, system, upkeep};
 use crate::{problem, wire};
 
 pub(super) fn settings() -> Vec<Route> {
@@ -38,6 +38,21 @@ pub(super) fn upkeep() -> Vec<Route> {
         Route::new(Method::GET, "/status", Scope::Read, "status", run!(upkeep::status))
             .says("Counts, rates, workers, size and health on one screen. No job is looked at.")
             .answers::<wire::Status>(200, "How it is."),
+        Route::new(
+            Method::POST,
+            "/workers/{worker}/stop",
+            Scope::Admin,
+            "stopWorker",
+            run!(system::stop_worker),
+        )
+        .says(
+            "Ask a worker process to stop, on whatever machine it runs: it starts nothing more, \
+             and is gone when what it runs is over.",
+        )
+        .answers::<wire::Worker>(202, "It was asked.")
+        .sends(204, "", "It was gone already.")
+        .refuses(&[problem::NOT_FOUND, problem::NOT_A_PROCESS])
+        .refuses(&BUSY),
         Route::new(Method::GET, "/doctor", Scope::Admin, "doctor", run!(upkeep::doctor))
             .says(
                 "Whether the store agrees with itself: counters, keys and indexes are made anew \

@@ -11,6 +11,7 @@ use windlass_runtime_tokio::{Queue, ReadError};
 
 use super::given::Given;
 use super::levels::{Ignored, Levels};
+use super::table::Id;
 
 /// How often the store is looked at for settings that others have kept. It is one small table.
 const LOOK: Duration = Duration::from_secs(2);
@@ -19,14 +20,16 @@ const LOOK: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Followed {
     given: Given,
+    /// Which setting says how many jobs run here at once, if any do.
+    slots: Option<Id>,
     applied: Mutex<Levels>,
 }
 
 impl Followed {
     /// Those that a queue was started with.
-    pub(crate) fn new(given: Given, applied: Levels) -> Arc<Self> {
+    pub(crate) fn new(given: Given, slots: Option<Id>, applied: Levels) -> Arc<Self> {
         complain(&[], &applied.ignored);
-        Arc::new(Self { given, applied: Mutex::new(applied) })
+        Arc::new(Self { given, slots, applied: Mutex::new(applied) })
     }
 
     fn applied(&self) -> MutexGuard<'_, Levels> {
@@ -39,19 +42,26 @@ impl Followed {
         let found = Levels::new(&self.given, &stored);
         let mut applied = self.applied();
         if *applied != found {
-            Self::apply(queue, &applied, &found);
+            self.apply(queue, &applied, &found);
             applied.clone_from(&found);
         }
         Ok(found)
     }
 
-    fn apply(queue: &Queue, before: &Levels, found: &Levels) {
+    fn apply(&self, queue: &Queue, before: &Levels, found: &Levels) {
         complain(&before.ignored, &found.ignored);
         if before.policy() != found.policy() {
             queue.reconfigure(Input::Policy(found.policy()));
         }
         if before.retention() != found.retention() {
             queue.reconfigure(Input::Retention(found.retention()));
+        }
+        if self.slots.is_some() && before.heartbeat() != found.heartbeat() {
+            queue.reconfigure(Input::Presence(Some(found.heartbeat())));
+        }
+        let slots = self.slots.map(|id| (before.slots(id), found.slots(id)));
+        if let Some((_, now)) = slots.filter(|(before, now)| before != now) {
+            queue.reconfigure(Input::Slots(now));
         }
         if before.changed(found) {
             tracing::info!("settings have changed");

@@ -10,7 +10,7 @@ mod levels;
 mod table;
 mod value;
 
-pub(crate) use flags::Flags;
+pub(crate) use flags::{Flags, parser};
 pub(crate) use follow::Followed;
 pub(crate) use given::Given;
 pub(crate) use levels::Levels;

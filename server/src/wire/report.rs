@@ -1,7 +1,5 @@
 //! What remote workers send and hear: polls, verdicts, heartbeats. And replays of dead letters.
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -66,14 +64,10 @@ impl Poll {
         let length = lease_length(&mut faults, self.visibility_timeout_ms);
         faults.refuse()?;
         let id = id.ok_or_else(|| Problem::field("/worker", "is missing"))?;
-        let host = Arc::from(host);
-        Ok(machine::Poll {
-            worker: Worker { id, host, pid: None, kind: WorkerKind::Remote },
-            demand: Demand { queues: Queues::only(queues), kinds },
-            max: usize::try_from(max).unwrap_or(1),
-            wait: Millis::new(wait),
-            length,
-        })
+        let demand = Demand { queues: Queues::only(queues), kinds };
+        let slots = usize::try_from(max).unwrap_or(1);
+        let worker = Worker { demand, slots, ..Worker::new(id, host, WorkerKind::Remote) };
+        Ok(machine::Poll { worker, wait: Millis::new(wait), length })
     }
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use windlass_core::store::WorkerRow;
-use windlass_core::{Millis, Wall};
+use windlass_core::{Kinds, Queues, Wall};
 
 use super::time::Time;
 
@@ -30,12 +30,28 @@ pub(crate) struct Worker {
     last_heartbeat: Time,
     /// Whether it was heard of lately.
     alive: bool,
+    /// Whether it was asked to stop.
+    stopping: bool,
+    /// How many jobs it runs at once; of a remote one, how many it asked for.
+    slots: usize,
+    /// The queues it takes jobs from; null if from all.
+    queues: Option<Vec<String>>,
+    /// The kinds it runs; null if all, or all but some.
+    kinds: Option<Vec<String>>,
     /// The jobs it holds.
     running: Vec<u64>,
 }
 
 impl Worker {
-    pub(crate) fn of(row: &WorkerRow, now: Wall, silent: Millis) -> Self {
+    pub(crate) fn of(row: &WorkerRow, now: Wall) -> Self {
+        let queues = match &row.worker.demand.queues {
+            Queues::All => None,
+            Queues::Only(names) => Some(names.iter().map(ToString::to_string).collect()),
+        };
+        let kinds = match &row.worker.demand.kinds {
+            Kinds::All | Kinds::Except(_) => None,
+            Kinds::Only(kinds) => Some(kinds.iter().map(ToString::to_string).collect()),
+        };
         Self {
             id: row.worker.id.as_str().into(),
             host: row.worker.host.as_ref().into(),
@@ -43,7 +59,11 @@ impl Worker {
             kind: row.worker.kind.as_str(),
             started_at: Time(row.started_at),
             last_heartbeat: Time(row.last_seen),
-            alive: now.since(row.last_seen) <= silent,
+            alive: row.is_alive(now),
+            stopping: row.stopping,
+            slots: row.worker.slots,
+            queues,
+            kinds,
             running: row.running.iter().map(|id| id.get()).collect(),
         }
     }

@@ -18,7 +18,11 @@ fn guarded(store: &str) -> (Place, Server) {
 }
 
 fn path(template: &str) -> String {
-    template.replace("{id}", "1").replace("{queue}", "default").replace("{name}", "max_retries")
+    template
+        .replace("{id}", "1")
+        .replace("{queue}", "default")
+        .replace("{worker}", "w-1")
+        .replace("{name}", "max_retries")
 }
 
 #[test]

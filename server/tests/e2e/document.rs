@@ -25,6 +25,7 @@ fn every_documented_example_is_answered_as_documented() {
         let path = template
             .replace("{id}", &id.to_string())
             .replace("{queue}", "default")
+            .replace("{worker}", "w-1")
             .replace("{name}", "max_retries");
         let body = example.map(|example| example.to_string().replace("1.1", &token));
         let reply = server.send(&method, &path, body.as_deref());

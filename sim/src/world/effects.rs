@@ -26,7 +26,7 @@ impl World {
                     });
                     self.stop(at, token);
                 }
-                Effect::Changed { .. } => {}
+                Effect::Changed { .. } | Effect::StopAsked => {}
             }
             if self.violation.is_some() {
                 return false;

@@ -115,7 +115,7 @@ pub(super) fn request_words(request: &Request) -> String {
         Request::Beat(beat) => format!("heartbeat of #{}", beat.token),
         Request::Admin(command) => format!("{command:?}"),
         Request::Poll(poll) => {
-            format!("{} wants {}, waits {}", poll.worker.id, poll.max, poll.wait)
+            format!("{} wants {}, waits {}", poll.worker.id, poll.worker.slots, poll.wait)
         }
     }
 }

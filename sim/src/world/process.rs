@@ -95,7 +95,7 @@ impl World {
         };
         let config = self.config(at, boot);
         let (worker, demand, slots) =
-            (config.worker.id.clone(), config.demand.clone(), config.slots);
+            (config.worker.id.clone(), config.worker.demand.clone(), config.worker.slots);
         let up = Up {
             boot,
             machine: Machine::new(config),
@@ -124,12 +124,13 @@ impl World {
     fn config(&self, at: usize, boot: u64) -> Config {
         let options = &self.options;
         let id = WorkerId::new(&format!("p{at}-{boot}")).expect("a plain name");
-        let worker = Worker { id, host: "sim".into(), pid: None, kind: WorkerKind::Process };
+        let worker = Worker::new(id, "sim", WorkerKind::Process);
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let mut config = Config::new(ProcessId(boot), worker, size(options.slots));
         // The first wants everything, so that every job has somebody who wants it.
         if at % 2 == 1 && options.kinds > 1 {
-            config.demand = Demand { queues: Queues::All, kinds: Kinds::except(vec![kind(0)]) };
+            config.worker.demand =
+                Demand { queues: Queues::All, kinds: Kinds::except(vec![kind(0)]) };
         }
         config.policy = Policy {
             visibility_timeout: LeaseLength::new(options.lease_ms.0).unwrap_or(LeaseLength::MIN),

@@ -73,9 +73,11 @@ impl World {
             let max = MOST_HELD - remote.held.len();
             let length = (at % 2 == 1).then(|| LeaseLength::new(self.options.lease_ms.0).ok());
             let poll = Poll {
-                worker: remote.worker.clone(),
-                demand: remote.demand.clone(),
-                max,
+                worker: Worker {
+                    demand: remote.demand.clone(),
+                    slots: max,
+                    ..remote.worker.clone()
+                },
                 wait: Millis::new(wait),
                 length: length.flatten(),
             };
@@ -198,5 +200,5 @@ impl World {
 
 fn remote_worker(at: u64, serial: u64) -> Worker {
     let id = WorkerId::new(&format!("r{at}-{serial}")).expect("a plain name");
-    Worker { id, host: "far".into(), pid: None, kind: WorkerKind::Remote }
+    Worker::new(id, "far", WorkerKind::Remote)
 }

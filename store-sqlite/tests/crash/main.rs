@@ -5,6 +5,7 @@
 
 mod faults;
 mod files;
+mod old_schema;
 mod power;
 mod recovery;
 mod story;

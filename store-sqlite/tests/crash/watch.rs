@@ -9,7 +9,7 @@ use windlass_tests::on_disk::scratch;
 
 use crate::story::{Act, perform};
 
-const FILE: &str = "jobs.db";
+pub(crate) const FILE: &str = "jobs.db";
 
 /// How many seeds to try at each place; the environment can ask for more.
 pub(crate) fn seeds(fewest: u64) -> u64 {

@@ -1,12 +1,12 @@
 //! What is kept beside jobs: settings by name, and workers with what they hold.
 
-use windlass_core::limits::SETTING_VALUE_BYTES;
-use windlass_core::store::{Admin, AdminDone, Reader, Worker, WorkerKind, WorkerRow};
-use windlass_core::{JobId, LeaseLength, Millis, StateName, Wall};
+use windlass_core::limits::{DEMAND_NAMES, SETTING_VALUE_BYTES, SLOTS};
+use windlass_core::store::{Admin, AdminDone, AdminRefused, Reader, Worker, WorkerKind, WorkerRow};
+use windlass_core::{Demand, JobId, Kinds, LeaseLength, Millis, Queues, StateName, Wall};
 
 use crate::fixture::{
-    Subject, UNUSUAL_TEXTS, World, announced, complete, main_work, reap_up_to, setting, value,
-    work, worker,
+    Subject, UNUSUAL_TEXTS, World, announced, complete, kind, main_work, queue, reap_up_to,
+    setting, value, work, worker,
 };
 
 fn set(name: &str, text: &str) -> Admin {
@@ -20,7 +20,7 @@ fn unset(name: &str) -> Admin {
 #[track_caller]
 fn note<S: Subject>(world: &mut World<S>, commands: impl IntoIterator<Item = Admin>) {
     let out = world.commit(|batch| batch.admin.extend(commands));
-    assert!(out.admin.iter().all(|done| *done == Ok(AdminDone::Noted)), "{:?}", out.admin);
+    assert!(out.admin.iter().all(Result::is_ok), "{:?}", out.admin);
 }
 
 fn settings<S: Subject>(world: &mut World<S>) -> Vec<(String, String)> {
@@ -130,6 +130,122 @@ pub fn a_worker_is_kept_as_it_last_described_itself<S: Subject>() {
             world.reopen();
             assert_eq!(row(&mut world, "w1").map(|row| row.worker), Some(described));
         }
+    }
+}
+
+pub fn what_a_worker_would_run_is_kept_and_replaced<S: Subject>() {
+    let mut world = World::<S>::new();
+    let queues = |names: &[&str]| Queues::only(names.iter().map(|name| queue(name)).collect());
+    let kinds = || vec![kind("k1"), kind("k.2:x_y-z")];
+    for demand in [
+        Demand { queues: queues(&["q1", "q.2"]), kinds: Kinds::only(kinds()) },
+        Demand { queues: Queues::All, kinds: Kinds::except(kinds()) },
+        Demand { queues: queues(&[]), kinds: Kinds::only(Vec::new()) },
+        Demand { queues: queues(&["q1"]), kinds: Kinds::All },
+        Demand::ALL,
+    ] {
+        for (slots, presence) in [(0, 1), (7, 5_000), (SLOTS, u64::MAX)] {
+            let (demand, presence) = (demand.clone(), Millis::new(presence));
+            let described = Worker { demand, slots, presence, ..announced("w1") };
+            see(&mut world, described.clone());
+            world.reopen();
+            assert_eq!(row(&mut world, "w1").map(|row| row.worker), Some(described));
+        }
+    }
+}
+
+pub fn a_worker_that_names_more_than_is_kept_is_taken_to_run_all<S: Subject>() {
+    let mut world = World::<S>::new();
+    let named = |count: usize| {
+        let names = || (0..count).map(|at| format!("n{at:0>120}"));
+        let queues = Queues::only(names().map(|name| queue(&name)).collect());
+        Demand { queues, kinds: Kinds::only(names().map(|name| kind(&name)).collect()) }
+    };
+    let most = named(DEMAND_NAMES);
+    for (given, kept) in [(most.clone(), most), (named(DEMAND_NAMES + 1), Demand::ALL)] {
+        see(&mut world, Worker { demand: given, slots: usize::MAX, ..announced("w1") });
+        let worker = row(&mut world, "w1").expect("it is known").worker;
+        assert_eq!((worker.demand, worker.slots), (kept, SLOTS));
+    }
+}
+
+// Asking a worker to stop.
+
+#[track_caller]
+fn told<S: Subject>(world: &mut World<S>, command: Admin) -> bool {
+    match world.admin(command) {
+        Ok(AdminDone::Worker { id, stopping }) if id == worker("w1") => stopping,
+        other => panic!("not what a worker is told of itself: {other:?}"),
+    }
+}
+
+pub fn a_worker_asked_to_stop_hears_it_when_it_is_next_seen<S: Subject>() {
+    let mut world = World::<S>::new();
+    let see = |name| Admin::SeeWorker(announced(name));
+    note(&mut world, [see("w2")]);
+    assert!(!told(&mut world, see("w1")));
+    assert!(!told(&mut world, Admin::LookAtWorker(worker("w1"))));
+    assert!(told(&mut world, Admin::StopWorker(worker("w1"))));
+    world.reopen();
+    assert!(told(&mut world, Admin::LookAtWorker(worker("w1"))));
+    assert!(told(&mut world, see("w1")), "it was seen, and is still to stop");
+    assert!(told(&mut world, see("w1")), "until it goes");
+    assert!(told(&mut world, Admin::StopWorker(worker("w1"))), "asking twice is asking once");
+    let marks = ["w1", "w2"].map(|name| row(&mut world, name).map(|row| row.stopping));
+    assert_eq!(marks, [Some(true), Some(false)], "the other was not asked");
+}
+
+pub fn asking_a_worker_to_stop_touches_nothing_else_of_it<S: Subject>() {
+    let mut world = World::<S>::new();
+    see(&mut world, announced("w1"));
+    let held = world.running_by("w1", work()).job;
+    let before = row(&mut world, "w1").expect("it is known");
+    world.advance(Millis::seconds(5));
+    note(&mut world, [Admin::StopWorker(worker("w1"))]);
+    assert_eq!(row(&mut world, "w1"), Some(WorkerRow { stopping: true, ..before }));
+    assert_eq!(world.job(held.id), held, "what it runs goes on");
+    world.beat(held.token(), None).expect("its heartbeats are heard");
+    assert_eq!(row(&mut world, "w1").map(|row| (row.stopping, row.last_seen)), {
+        Some((true, world.now()))
+    });
+}
+
+pub fn a_worker_that_is_not_there_cannot_be_asked_to_stop<S: Subject>() {
+    let mut world = World::<S>::new();
+    note(&mut world, [Admin::SeeWorker(announced("gone"))]);
+    note(&mut world, [Admin::RemoveWorker(worker("gone"))]);
+    for name in ["never", "gone"] {
+        for ask in [Admin::StopWorker(worker(name)), Admin::LookAtWorker(worker(name))] {
+            assert_eq!(world.admin(ask), Err(AdminRefused::NoWorker));
+        }
+        assert_eq!(row(&mut world, name), None, "asking makes no worker");
+    }
+}
+
+pub fn a_worker_that_was_removed_starts_anew_without_the_mark<S: Subject>() {
+    let mut world = World::<S>::new();
+    let see = || Admin::SeeWorker(announced("w1"));
+    let (stop, remove) = (|| Admin::StopWorker(worker("w1")), || Admin::RemoveWorker(worker("w1")));
+    note(&mut world, [see()]);
+    note(&mut world, [stop()]);
+    note(&mut world, [remove()]);
+    assert!(!told(&mut world, see()));
+    note(&mut world, [stop(), remove(), see()]);
+    assert!(!told(&mut world, see()), "in one batch too");
+    note(&mut world, [remove(), see(), stop()]);
+    assert!(told(&mut world, see()), "what was asked last counts");
+    let out = world.commit(|batch| batch.admin.extend([remove(), stop()]));
+    assert_eq!(out.admin[1], Err(AdminRefused::NoWorker));
+    assert_eq!(row(&mut world, "w1"), None);
+}
+
+pub fn looking_at_a_worker_writes_nothing<S: Subject>() {
+    let mut world = World::<S>::new();
+    note(&mut world, [Admin::SeeWorker(announced("w1"))]);
+    note(&mut world, [Admin::StopWorker(worker("w1"))]);
+    for command in [Admin::LookAtWorker(worker("w1")), Admin::StopWorker(worker("w1"))] {
+        let out = world.commit(|batch| batch.admin.push(command));
+        assert!(!out.wrote, "{:?}", out.admin);
     }
 }
 

@@ -1,7 +1,5 @@
 //! Random traces: few names, tiny limits and short times, so that commands meet each other.
 
-use std::sync::Arc;
-
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -190,6 +188,8 @@ fn admin() -> impl Strategy<Value = AdminPlan> {
         1 => value.prop_map(move |value| AdminPlan::SetSetting(setting(), value)),
         1 => worker().prop_map(AdminPlan::SeeWorker),
         1 => worker().prop_map(|worker| AdminPlan::RemoveWorker(worker.id)),
+        1 => worker().prop_map(|worker| AdminPlan::StopWorker(worker.id)),
+        1 => worker().prop_map(|worker| AdminPlan::LookAtWorker(worker.id)),
     ]
 }
 
@@ -354,6 +354,13 @@ fn purge() -> impl Strategy<Value = Purge> {
 }
 
 fn claim() -> impl Strategy<Value = ClaimFor> {
+    let taker = (select(vec!["w1", "w2"]), 0..=3_usize, option::weighted(0.2, lease_length()));
+    let taker =
+        taker.prop_map(|(worker, max, length)| Taker { worker: worker_id(worker), max, length });
+    (demand(), vec(taker, 1..=2)).prop_map(|(demand, takers)| ClaimFor { demand, takers })
+}
+
+fn demand() -> impl Strategy<Value = Demand> {
     let queues = prop_oneof![
         2 => Just(Queues::All),
         1 => vec(queue(), 1..=2).prop_map(Queues::only),
@@ -363,11 +370,7 @@ fn claim() -> impl Strategy<Value = ClaimFor> {
         1 => kind().prop_map(|kind| Kinds::only(vec![kind])),
         1 => kind().prop_map(|kind| Kinds::except(vec![kind])),
     ];
-    let taker = (select(vec!["w1", "w2"]), 0..=3_usize, option::weighted(0.2, lease_length()));
-    let taker =
-        taker.prop_map(|(worker, max, length)| Taker { worker: worker_id(worker), max, length });
-    (queues, kinds, vec(taker, 1..=2))
-        .prop_map(|(queues, kinds, takers)| ClaimFor { demand: Demand { queues, kinds }, takers })
+    (queues, kinds).prop_map(|(queues, kinds)| Demand { queues, kinds })
 }
 
 fn queue() -> impl Strategy<Value = QueueName> {
@@ -379,11 +382,12 @@ fn kind() -> impl Strategy<Value = Kind> {
 }
 
 fn worker() -> impl Strategy<Value = Worker> {
-    (select(vec!["w1", "w2", "w3"]), option::of(1..3_u32)).prop_map(|(id, pid)| Worker {
-        id: worker_id(id),
-        host: Arc::from("host"),
+    let id = select(vec!["w1", "w2", "w3"]);
+    (id, option::of(1..3_u32), demand(), 0..3_usize).prop_map(|(id, pid, demand, slots)| Worker {
         pid,
-        kind: WorkerKind::Local,
+        demand,
+        slots,
+        ..Worker::new(worker_id(id), "host", WorkerKind::Local)
     })
 }
 

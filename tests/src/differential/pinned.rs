@@ -45,8 +45,7 @@ fn refused_in_a_new_queue() -> Trace {
 /// All workers seen were written before all workers removed, whatever their order.
 fn removed_and_seen() -> Trace {
     let id = worker_id();
-    let host = std::sync::Arc::from("host");
-    let worker = Worker { id: id.clone(), host, pid: None, kind: WorkerKind::Local };
+    let worker = Worker::new(id.clone(), "host", WorkerKind::Local);
     let see = || AdminPlan::SeeWorker(worker.clone());
     let remove = || AdminPlan::RemoveWorker(id.clone());
     steps(vec![

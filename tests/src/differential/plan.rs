@@ -98,6 +98,8 @@ pub(crate) enum AdminPlan {
     SetSetting(SettingKey, Option<SettingValue>),
     SeeWorker(Worker),
     RemoveWorker(WorkerId),
+    StopWorker(WorkerId),
+    LookAtWorker(WorkerId),
 }
 
 #[derive(Debug, Clone)]
@@ -288,5 +290,7 @@ fn resolve_admin(plan: &AdminPlan, memory: &Memory) -> Admin {
         AdminPlan::SetSetting(key, value) => Admin::SetSetting(key.clone(), value.clone()),
         AdminPlan::SeeWorker(worker) => Admin::SeeWorker(worker.clone()),
         AdminPlan::RemoveWorker(id) => Admin::RemoveWorker(id.clone()),
+        AdminPlan::StopWorker(id) => Admin::StopWorker(id.clone()),
+        AdminPlan::LookAtWorker(id) => Admin::LookAtWorker(id.clone()),
     }
 }

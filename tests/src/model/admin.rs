@@ -8,8 +8,8 @@ use windlass_core::{
     Wall, WorkerId,
 };
 
-use super::Model;
 use super::job::ModelJob;
+use super::{Model, ModelWorker};
 
 type Answer = Result<AdminDone, AdminRefused>;
 
@@ -34,8 +34,13 @@ impl Model {
                 Ok(self.change_queue(name, |queue| queue.settings = *settings))
             }
             Admin::SetSetting(key, value) => Ok(self.set(key, value.as_ref())),
-            Admin::SeeWorker(worker) => Ok(self.see(now, worker)),
+            Admin::SeeWorker(worker) => {
+                self.see(now, worker);
+                self.told(&worker.id)
+            }
             Admin::RemoveWorker(id) => Ok(self.remove_worker(id)),
+            Admin::StopWorker(id) => self.stop_worker(id),
+            Admin::LookAtWorker(id) => self.told(id),
         }
     }
 
@@ -142,16 +147,36 @@ impl Model {
         AdminDone::Noted
     }
 
-    fn see(&mut self, now: Wall, worker: &Worker) -> AdminDone {
-        let known = self.workers.iter().position(|(known, ..)| known.id == worker.id);
-        let first = known.map_or(now, |at| self.workers.remove(at).1);
-        self.workers.push((worker.clone(), first, now));
-        AdminDone::Noted
+    fn see(&mut self, now: Wall, worker: &Worker) {
+        if let Some(known) = self.workers.iter_mut().find(|known| known.worker.id == worker.id) {
+            (known.worker, known.last) = (worker.clone(), now);
+            return;
+        }
+        let worker = worker.clone();
+        self.workers.push(ModelWorker { worker, first: now, last: now, stopping: false });
     }
 
     fn remove_worker(&mut self, id: &WorkerId) -> AdminDone {
-        self.workers.retain(|(known, ..)| known.id != *id);
+        self.workers.retain(|known| known.worker.id != *id);
         AdminDone::Noted
+    }
+
+    fn stop_worker(&mut self, id: &WorkerId) -> Answer {
+        for known in self.workers.iter_mut().filter(|known| known.worker.id == *id) {
+            known.stopping = true;
+        }
+        let told = self.told(id);
+        self.note(match told {
+            Ok(_) => "a worker is asked to stop",
+            Err(_) => "a worker that is not there is not asked to stop",
+        });
+        told
+    }
+
+    fn told(&self, id: &WorkerId) -> Answer {
+        let known = self.workers.iter().find(|known| known.worker.id == *id);
+        let stopping = known.ok_or(AdminRefused::NoWorker)?.stopping;
+        Ok(AdminDone::Worker { id: id.clone(), stopping })
     }
 
     fn illegal(&mut self, event: EventName, job: &ModelJob) -> Answer {

@@ -52,6 +52,8 @@ pub const RULES: &[&str] = &[
     "a report with an old or invented token is refused",
     "a stepped clock reaps nothing",
     "a worker says when to try again",
+    "a worker is asked to stop",
+    "a worker that is not there is not asked to stop",
     "another request with a known key is a conflict",
     "another verdict on a spent token is refused",
     "bulk replay",
@@ -87,7 +89,7 @@ pub struct Model {
     /// The keys as they were before the batch.
     keys_before: Vec<ModelKey>,
     attempts: Vec<Attempt>,
-    workers: Vec<(Worker, Wall, Wall)>,
+    workers: Vec<ModelWorker>,
     settings: Vec<(SettingKey, SettingValue)>,
     markers: Vec<Marker>,
     last_id: u64,
@@ -95,6 +97,15 @@ pub struct Model {
     may_stir: BTreeSet<QueueName>,
     complaints: Vec<String>,
     notes: BTreeMap<&'static str, u64>,
+}
+
+/// A worker, when it was first and last seen, and whether it was asked to stop.
+#[derive(Debug, Clone)]
+struct ModelWorker {
+    worker: Worker,
+    first: Wall,
+    last: Wall,
+    stopping: bool,
 }
 
 /// What the store made of a batch: the model reads the instants from it that it only bounds.
@@ -203,11 +214,11 @@ impl Model {
     }
 
     fn worker_rows(&self) -> Vec<WorkerRow> {
-        let rows = self.workers.iter().map(|(worker, started_at, last_seen)| {
+        let rows = self.workers.iter().map(|known| {
+            let ModelWorker { worker, first, last, stopping } = known.clone();
             let held = self.jobs.iter().filter(|job| job.worker.as_ref() == Some(&worker.id));
             let running = held.map(|job| job.id).collect();
-            let (started_at, last_seen) = (*started_at, *last_seen);
-            WorkerRow { worker: worker.clone(), started_at, last_seen, running }
+            WorkerRow { worker, started_at: first, last_seen: last, stopping, running }
         });
         let mut rows: Vec<WorkerRow> = rows.collect();
         rows.sort_by(|a, b| a.worker.id.cmp(&b.worker.id));

@@ -6,7 +6,7 @@ use windlass_core::{
 };
 
 use super::job::{ModelJob, Word};
-use super::{Chosen, Model, backoff, stale};
+use super::{Chosen, Model, ModelWorker, backoff, stale};
 
 /// Attempts kept of one job: those of its newest claims.
 const KEPT: u64 = 32;
@@ -142,7 +142,7 @@ impl Model {
             job.progress.clone_from(&beat.progress);
         }
         let holder = job.worker.clone();
-        for (worker, _, seen) in &mut self.workers {
+        for ModelWorker { worker, last: seen, .. } in &mut self.workers {
             if Some(&worker.id) == holder.as_ref() {
                 *seen = now;
             }

@@ -132,7 +132,7 @@ impl Model {
         more |= self.forget_orphans(now, purge.limit);
         let silent = Wall::new(now.get().saturating_sub_unsigned(SILENT_MS));
         self.markers.retain(|marker| marker.at >= silent);
-        self.workers.retain(|(_, _, seen)| *seen >= silent);
+        self.workers.retain(|known| known.last >= silent);
         Purged { count, more, next: None }
     }
 

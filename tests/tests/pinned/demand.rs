@@ -3,7 +3,7 @@
 use windlass_core::machine::{
     Answer, Config, Effect, Input, Limits, Phase, Poll, Request, StoreCall,
 };
-use windlass_core::store::{Batch, Beat, Reader, Store, WorkerKind};
+use windlass_core::store::{Batch, Beat, Reader, Store, Worker, WorkerKind};
 use windlass_core::{
     BatchId, Delay, Demand, Kind, Kinds, Millis, Now, Policy, ProcessId, RequestId, StateName, When,
 };
@@ -45,7 +45,9 @@ fn steady_load_does_not_keep_a_process_from_noticing_what_others_have_written() 
     let other_kind = Kind::new("other").expect("a name");
     let demand = Demand { kinds: Kinds::only(vec![other_kind.clone()]), ..Demand::ALL };
     let change_check = Some(Millis::new(100));
-    let mut stage = stage_with(Config { demand, change_check, ..config(1) });
+    let usual = config(1);
+    let worker = Worker { demand, ..usual.worker.clone() };
+    let mut stage = stage_with(Config { worker, change_check, ..usual });
     let id = BatchId { process: ProcessId(9), seq: 1 };
     let mut written = Batch::new(id, Policy::default());
     written.enqueues.push(job());
@@ -69,9 +71,10 @@ fn the_claims_of_one_batch_ask_for_no_more_than_a_batch_holds() {
     let mut stage = stage_with(Config { limits, ..config(0) });
     let mut polls = Vec::new();
     for at in 0..30 {
-        let worker = worker_named(&format!("w{at}"), WorkerKind::Remote);
+        let slots = 10;
+        let worker = Worker { slots, ..worker_named(&format!("w{at}"), WorkerKind::Remote) };
         let wait = Millis::seconds(30);
-        let poll = Poll { worker, demand: Demand::ALL, max: 10, wait, length: None };
+        let poll = Poll { worker, wait, length: None };
         polls.push(stage.request(Request::Poll(poll)));
     }
     stage.request(Request::EnqueueMany(vec![job(); 300]));
@@ -93,9 +96,10 @@ fn the_last_claim_of_a_batch_asks_for_no_more_than_the_room_that_is_left() {
     let limits = Limits { batch: 100, ..Limits::default() };
     let mut stage = stage_with(Config { limits, ..config(1) });
     for at in 0..2 {
-        let worker = worker_named(&format!("w{at}"), WorkerKind::Remote);
+        let slots = 60;
+        let worker = Worker { slots, ..worker_named(&format!("w{at}"), WorkerKind::Remote) };
         let wait = Millis::seconds(30);
-        let poll = Poll { worker, demand: Demand::ALL, max: 60, wait, length: None };
+        let poll = Poll { worker, wait, length: None };
         stage.request(Request::Poll(poll));
     }
     stage.request(Request::EnqueueMany(vec![job(); 300]));

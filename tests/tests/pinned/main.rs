@@ -32,8 +32,7 @@ fn stage_with(config: Config) -> Stage<MemoryStore> {
 
 /// The configuration of a second process on the same store.
 fn second(slots: usize) -> Config {
-    let worker = worker_named("second", WorkerKind::Process);
-    Config { process: ProcessId(2), worker, ..config(slots) }
+    Config::new(ProcessId(2), worker_named("second", WorkerKind::Process), slots)
 }
 
 /// A job with a lease of a second.

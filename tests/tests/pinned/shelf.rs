@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use windlass_core::store::{Changes, Cursor, DeadJob, LeaseCursor, Tx};
 use windlass_core::{
     Counts, IdempotencyKey, Job, JobId, KeyRecord, Kind, Payload, Queue, QueueName, QueueRow,
-    Queues, Rank, View, Wall,
+    Queues, Rank, View, Wall, WorkerId,
 };
 
 /// A transaction over one stored job.
@@ -107,6 +107,10 @@ impl Tx for Shelf {
 
     fn has_silent(&mut self, _: Wall) -> Found<bool> {
         Ok(false)
+    }
+
+    fn stop_marks(&mut self, ids: &[WorkerId]) -> Found<Vec<Option<bool>>> {
+        Ok(vec![None; ids.len()])
     }
 
     fn next_id(&mut self) -> Found<JobId> {

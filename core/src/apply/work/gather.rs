@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::queues::KindWork;
-use super::{Entry, KeyEntry, Sighting, Work};
+use super::{Entry, KeyEntry, Work};
 use crate::store::{Change, Changes, CountDelta, Doc, DocWrite, Marker, Moved, Outcomes, Tx};
 use crate::{BatchId, JobId, QueueName, View};
 
@@ -68,17 +68,7 @@ impl<T: Tx> Work<'_, T> {
             changes.docs.push(DocWrite { job, doc: Doc::Progress, text });
         }
         changes.settings.extend(mem::take(&mut self.settings));
-        for (id, sighting) in mem::take(&mut self.workers) {
-            match sighting {
-                Sighting::Heard => changes.heard.push(id),
-                Sighting::Seen(worker) => changes.workers.push(worker),
-                Sighting::Gone => changes.removed_workers.push(id),
-                Sighting::Back(worker) => {
-                    changes.removed_workers.push(id);
-                    changes.workers.push(worker);
-                }
-            }
-        }
+        self.gather_workers(changes);
     }
 
     fn gather_queues(&mut self, changes: &mut Changes, stirred: &mut Vec<QueueName>) {

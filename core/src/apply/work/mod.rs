@@ -5,6 +5,7 @@
 
 mod gather;
 mod queues;
+mod workers;
 
 use alloc::boxed::Box;
 use alloc::collections::btree_map::Entry as MapEntry;
@@ -12,7 +13,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use self::queues::{Place, QueueWork};
-use crate::store::{Changes, Doc, DocWrite, JobRefused, Tx, Worker};
+use self::workers::WorkerWork;
+use crate::store::{Changes, Doc, DocWrite, JobRefused, Tx};
 use crate::{
     Gate, IdempotencyKey, Job, JobId, KeyRecord, Millis, Payload, Policy, QueueName, Queues,
     SettingKey, SettingValue, Standing, View, Wall, WorkerId,
@@ -37,16 +39,7 @@ pub(super) struct Work<'t, T: Tx> {
     /// What is said last in a batch counts.
     progress: BTreeMap<JobId, Payload>,
     settings: BTreeMap<SettingKey, Option<SettingValue>>,
-    workers: BTreeMap<WorkerId, Sighting>,
-}
-
-/// What a batch says of a worker.
-enum Sighting {
-    Heard,
-    Seen(Worker),
-    Gone,
-    /// Gone, then seen again: it starts anew.
-    Back(Worker),
+    workers: BTreeMap<WorkerId, WorkerWork>,
 }
 
 /// A job of the working set.
@@ -315,26 +308,6 @@ impl<'t, T: Tx> Work<'t, T> {
     /// Keeps a setting, or forgets it.
     pub(super) fn put_setting(&mut self, key: SettingKey, value: Option<SettingValue>) {
         self.settings.insert(key, value);
-    }
-
-    /// Notes that a worker was seen.
-    pub(super) fn see_worker(&mut self, worker: Worker) {
-        let gone = matches!(self.workers.get(&worker.id), Some(Sighting::Gone | Sighting::Back(_)));
-        let id = worker.id.clone();
-        let seen = if gone { Sighting::Back(worker) } else { Sighting::Seen(worker) };
-        self.workers.insert(id, seen);
-    }
-
-    /// Notes that a worker was heard from.
-    pub(super) fn hear_worker(&mut self, id: &WorkerId) {
-        if !self.workers.contains_key(id) {
-            self.workers.insert(id.clone(), Sighting::Heard);
-        }
-    }
-
-    /// Notes that a worker is gone.
-    pub(super) fn remove_worker(&mut self, id: &WorkerId) {
-        self.workers.insert(id.clone(), Sighting::Gone);
     }
 }
 

@@ -1,0 +1,91 @@
+//! The workers of the working set: what a batch says of each, and whether it was asked to stop.
+
+use alloc::vec::Vec;
+use core::mem;
+
+use super::Work;
+use crate::WorkerId;
+use crate::store::{Changes, Tx, Worker};
+
+/// What a batch says of a worker. What is said last counts.
+#[derive(Default)]
+pub(super) struct WorkerWork {
+    /// The row that is stored goes.
+    removed: bool,
+    seen: Option<Worker>,
+    heard: bool,
+    /// Whether it is asked to stop, if there is such a worker.
+    mark: Option<bool>,
+    marked: bool,
+}
+
+impl<T: Tx> Work<'_, T> {
+    /// Loads whether these workers were asked to stop.
+    pub(in crate::apply) fn load_workers(
+        &mut self,
+        mut ids: Vec<WorkerId>,
+    ) -> Result<(), T::Error> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        ids.sort();
+        ids.dedup();
+        let marks = self.tx.stop_marks(&ids)?;
+        for (id, mark) in ids.into_iter().zip(marks) {
+            self.worker(&id).mark = mark;
+        }
+        Ok(())
+    }
+
+    /// Whether a worker that was loaded is asked to stop; `None` if there is no such worker.
+    pub(in crate::apply) fn stop_mark(&self, id: &WorkerId) -> Option<bool> {
+        self.workers.get(id)?.mark
+    }
+
+    /// Notes that a worker was seen. If it was gone before, it starts anew.
+    pub(in crate::apply) fn see_worker(&mut self, worker: Worker) {
+        let work = self.worker(&worker.id);
+        work.mark = Some(work.mark.unwrap_or(false));
+        work.seen = Some(worker);
+    }
+
+    /// Notes that a worker was heard from.
+    pub(in crate::apply) fn hear_worker(&mut self, id: &WorkerId) {
+        self.worker(id).heard = true;
+    }
+
+    /// Notes that a worker is gone, and with it what was asked of it.
+    pub(in crate::apply) fn remove_worker(&mut self, id: &WorkerId) {
+        *self.worker(id) = WorkerWork { removed: true, ..WorkerWork::default() };
+    }
+
+    /// Asks a worker to stop, if there is such a worker.
+    pub(in crate::apply) fn stop_worker(&mut self, id: &WorkerId) {
+        let work = self.worker(id);
+        if work.mark == Some(false) {
+            (work.mark, work.marked) = (Some(true), true);
+        }
+    }
+
+    fn worker(&mut self, id: &WorkerId) -> &mut WorkerWork {
+        if !self.workers.contains_key(id) {
+            self.workers.insert(id.clone(), WorkerWork::default());
+        }
+        self.workers.get_mut(id).expect("it was put there above")
+    }
+
+    pub(super) fn gather_workers(&mut self, changes: &mut Changes) {
+        for (id, work) in mem::take(&mut self.workers) {
+            if work.marked {
+                changes.stopped_workers.push(id.clone());
+            }
+            if work.heard && work.seen.is_none() {
+                changes.heard.push(id.clone());
+            }
+            changes.workers.extend(work.seen);
+            if work.removed {
+                changes.removed_workers.push(id);
+            }
+        }
+    }
+}

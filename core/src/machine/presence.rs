@@ -1,0 +1,144 @@
+//! Saying that workers are there: this process's own, now and then, and remote ones when they poll;
+//! and hearing that this one was asked to stop.
+//!
+//! A worker is seen until its process has ended what it runs, then it says farewell and is not seen
+//! again. The own row is looked at whenever it is written, and when another process has written.
+
+use alloc::collections::BTreeMap;
+
+use super::build::is_due;
+use super::input::{Effect, Phase, Poll, WakeReason, Wakeup};
+use super::pending::{Asker, Few};
+use super::{Machine, Now};
+use crate::store::{Admin, Worker};
+use crate::{Millis, Mono, WorkerId};
+
+/// When workers are noted in the store.
+#[derive(Debug)]
+pub(super) struct Presence {
+    /// How often; never if not set.
+    every: Option<Millis>,
+    /// When this process's own worker is next noted.
+    next: Option<Mono>,
+    /// Whether to look if it was asked to stop.
+    look: bool,
+    /// Whether it was, and that was said.
+    asked: bool,
+    said_farewell: bool,
+    /// The remote workers that were noted, as they were, and when.
+    remote: BTreeMap<WorkerId, (Mono, Worker)>,
+}
+
+impl Presence {
+    pub(super) fn new(every: Option<Millis>, start: Mono) -> Self {
+        let every = every.map(|every| every.max(OFTEN));
+        let next = every.map(|_| start);
+        let remote = BTreeMap::new();
+        Self { every, next, look: false, asked: false, said_farewell: false, remote }
+    }
+
+    /// Notes the own worker with the next batch.
+    pub(super) fn say_now(&mut self, now: Mono) {
+        self.next = self.every.map(|_| now);
+    }
+
+    /// Looks with the next batch whether the own worker was asked to stop.
+    pub(super) fn look(&mut self) {
+        self.look = self.every.is_some() && !self.asked;
+    }
+}
+
+impl Machine {
+    pub(super) fn set_presence(&mut self, now: Now, every: Option<Millis>) {
+        let every = every.map(|every| every.max(OFTEN));
+        let was = core::mem::replace(&mut self.presence.every, every);
+        self.presence.say_now(now.mono);
+        if was.is_some() && every.is_none() {
+            self.presence.remote.clear();
+            self.remove_own();
+        }
+    }
+
+    /// When the own worker is to be noted, if it can be.
+    pub(super) fn presence_wakeup(&self) -> Option<Wakeup> {
+        let can = self.call.is_none() && self.link.is_ready() && self.is_present();
+        let at = self.presence.next.filter(|_| can)?;
+        Some(Wakeup { at, reason: WakeReason::Presence })
+    }
+
+    /// Whether this process runs jobs, or still has some to end.
+    fn is_present(&self) -> bool {
+        matches!(self.phase(), Phase::Running | Phase::Draining) && !self.presence.said_farewell
+    }
+
+    /// Puts into the next batch what it should say of the own worker, or ask.
+    pub(super) fn note_presence(&mut self, now: Mono) {
+        if !self.is_present() {
+            return;
+        }
+        let look = core::mem::take(&mut self.presence.look);
+        if let (true, Some(every)) = (is_due(self.presence.next, now), self.presence.every) {
+            self.presence.next = Some(now.plus(every));
+            self.note(Admin::SeeWorker(Worker { presence: every, ..self.worker.clone() }));
+        } else if look {
+            self.note(Admin::LookAtWorker(self.worker.id.clone()));
+        }
+    }
+
+    /// Notes a remote worker as alive: when it is new or wants something else, with the batch that
+    /// claims for it; later not more often than need be.
+    pub(super) fn note_remote(&mut self, now: Mono, poll: &Poll) {
+        let Some(every) = self.presence.every else { return };
+        // While it waits here it is not heard of.
+        let worker = Worker { presence: every.max(poll.wait), ..poll.worker.clone() };
+        let remote = &mut self.presence.remote;
+        if let Some((last, known)) = remote.get(&worker.id) {
+            // How many it asks for changes with every poll; that is not worth a write.
+            let pause = if known.demand == worker.demand { every } else { every.min(ANEW) };
+            if now.since(*last) < pause {
+                return;
+            }
+        }
+        if remote.len() >= self.limits.waiting_polls {
+            remote.retain(|_, (last, _)| now.since(*last) < every);
+        }
+        remote.insert(worker.id.clone(), (now, worker.clone()));
+        self.note(Admin::SeeWorker(worker));
+    }
+
+    /// Says something of workers with the next batch; not if the store is so slow that notes pile
+    /// up.
+    fn note(&mut self, command: Admin) {
+        if self.pending.admin.len() < self.limits.waiting_admin {
+            self.pending.admin.push(Asker::Machine, Few::One(command));
+        }
+    }
+
+    /// A worker was asked to stop: if it is this process's own, that is said, once.
+    pub(super) fn asked_to_stop(&mut self, id: &WorkerId) {
+        if *id == self.worker.id && !self.presence.asked {
+            self.presence.asked = true;
+            self.effects.push_back(Effect::StopAsked);
+        }
+    }
+
+    /// Removes the row of the own worker, once, at the end; says whether there is something to do.
+    pub(super) fn say_farewell(&mut self) -> bool {
+        let registered = self.presence.every.is_some();
+        let first = !core::mem::replace(&mut self.presence.said_farewell, registered);
+        if registered && first {
+            self.remove_own();
+        }
+        registered && first
+    }
+
+    fn remove_own(&mut self) {
+        let remove = Admin::RemoveWorker(self.worker.id.clone());
+        self.pending.admin.push(Asker::Machine, Few::One(remove));
+    }
+}
+
+/// No worker is noted more often than this by the clock.
+const OFTEN: Millis = Millis::new(100);
+/// Nor more often than this because it wants something else.
+const ANEW: Millis = Millis::seconds(1);

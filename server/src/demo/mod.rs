@@ -1,0 +1,132 @@
+//! `serve --demo`: a first minute that shows what a queue does. Jobs of several kinds come with
+//! random priorities and delays; some fail and are tried again, some end as dead letters; a
+//! duplicate is recognised, a full queue refuses. It goes through the same queue as everybody.
+
+mod handlers;
+mod tell;
+
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior};
+use windlass_core::{MaxQueued, Millis, QueueSettings, RetryPolicy, Strategy, View};
+use windlass_runtime_tokio::{EnqueueError, NewJob, Queue};
+
+use crate::settings::{Id, Value};
+
+pub(crate) use handlers::{KINDS, register};
+
+use tell::{Teller, line};
+
+/// Between two handfuls of new jobs.
+const HANDFUL: Duration = Duration::from_millis(400);
+/// Handfuls between two lines of figures.
+const FIGURES: u64 = 8;
+/// Jobs that wait before no more are made: the demo never grows.
+const WAITING: u64 = 150;
+/// How many the queue that fills up holds.
+const SMALL: u64 = 5;
+/// How long finished jobs are kept, so that it does not grow either.
+const KEPT: Millis = Millis::minutes(30);
+
+/// The settings that a demo adds, where nobody said otherwise.
+pub(crate) fn settings(flags: &mut Vec<(Id, Value)>) {
+    for id in [Id::KeepDone, Id::KeepFailed, Id::KeepCancelled] {
+        if !flags.iter().any(|(given, _)| *given == id) {
+            flags.push((id, Value::Time(KEPT)));
+        }
+    }
+}
+
+/// Makes jobs until the queue takes no more.
+pub(crate) async fn run(queue: Queue) {
+    let mut teller = Teller::new(queue.events(), Instant::now());
+    let full = QueueSettings { max_queued: MaxQueued::new(SMALL).ok(), ..QueueSettings::default() };
+    if queue.set_queue("postcards", full).await.is_err() {
+        return;
+    }
+    line("jobs come and go now; look around in another terminal meanwhile");
+    let mut ticks = tokio::time::interval(HANDFUL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for round in 0_u64.. {
+        tokio::select! {
+            () = teller.listen() => return,
+            _ = ticks.tick() => {}
+        }
+        if turn(&queue, round, &mut teller).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// One round; nothing if the queue takes no more.
+async fn turn(queue: &Queue, round: u64, teller: &mut Teller) -> Option<()> {
+    let counts = queue.counts().await.ok()?;
+    if counts.get(View::Queued) + counts.get(View::Scheduled) < WAITING {
+        for _ in 0..1 + random(4) {
+            some_job(queue).await?;
+        }
+    }
+    match round % 20 {
+        3 => duplicate(queue, round).await?,
+        11 => overflow(queue).await?,
+        _ => {}
+    }
+    if round % FIGURES == FIGURES - 1 {
+        teller.figures(&counts);
+    }
+    Some(())
+}
+
+/// A number below this, by chance.
+pub(super) fn random(below: u32) -> u32 {
+    getrandom::u32().unwrap_or_default() % below.max(1)
+}
+
+async fn some_job(queue: &Queue) -> Option<()> {
+    let kind = KINDS[random(u32::try_from(KINDS.len()).unwrap_or(1)) as usize];
+    let priority = i16::try_from(random(11)).unwrap_or_default() - 5;
+    let doubling = Strategy::Exponential { factor: 2_000 };
+    let waits = RetryPolicy::new(doubling, Millis::seconds(1), Millis::seconds(8), 250);
+    let job = NewJob::of(kind, &random(1_000)).ok()?.priority(priority).max_retries(3);
+    let job = job.retry(waits.unwrap_or_default());
+    let later = random(4) == 0;
+    let delay = Duration::from_millis(u64::from(random(6_000)));
+    taken(queue.try_enqueue(if later { job.delay(delay) } else { job }).await).map(drop)
+}
+
+/// The same order twice: it is one job.
+async fn duplicate(queue: &Queue, round: u64) -> Option<()> {
+    let key = format!("order-{round}");
+    let order = || Some(NewJob::of("email", &round).ok()?.idempotency_key(&key));
+    let first = taken(queue.try_enqueue(order()?).await)??;
+    let again = taken(queue.try_enqueue(order()?).await)??;
+    if again.duplicate && again.id == first.id {
+        let id = first.id;
+        line(&format!("duplicate: the key {key} came twice; both times the answer is job {id}"));
+    }
+    Some(())
+}
+
+/// More postcards than their queue holds; nobody here delivers any.
+async fn overflow(queue: &Queue) -> Option<()> {
+    for number in 0..=SMALL {
+        let card = NewJob::of("postcard", &number).ok()?.queue("postcards");
+        match queue.try_enqueue(card).await {
+            Err(EnqueueError::Refused(refused)) => {
+                line(&format!("refused: {refused}"));
+                break;
+            }
+            other => drop(taken(other)?),
+        }
+    }
+    Some(())
+}
+
+/// Whether to go on: `None` once the queue is gone, `Some(None)` for a refusal that passes.
+fn taken<T>(result: Result<T, EnqueueError>) -> Option<Option<T>> {
+    match result {
+        Ok(value) => Some(Some(value)),
+        Err(EnqueueError::Unserved(unserved)) if !unserved.is_overloaded() => None,
+        Err(_) => Some(None),
+    }
+}

@@ -1,0 +1,73 @@
+//! One worker process: it runs jobs until it is told to stop, by a signal or by a mark in the
+//! store, and drains.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use windlass_runtime_tokio::Queue;
+
+use super::{Ready, WorkArgs};
+use crate::cli::StoreUrl;
+use crate::serve::{Signals, is_lost, lost, tell};
+use crate::settings::{Given, Id};
+use crate::store::{self, Purpose};
+
+/// Runs jobs until somebody says stop. The exit code tells how it ended.
+pub(crate) async fn run(url: StoreUrl, args: WorkArgs) -> Result<ExitCode, String> {
+    // A worker whose minder was killed has nobody left to tell it to stop.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
+    let mut signals = Signals::new().map_err(|error| format!("no signal can be heard: {error}"))?;
+    let flags: Vec<_> =
+        args.concurrency.map(|value| (Id::WorkerConcurrency, value)).into_iter().collect();
+    let given = Given::from_environment(&flags)?;
+    let started = store::start(&url, Purpose::Work(&args), given);
+    let queue = started.map_err(|error| error.to_string())?.queue;
+    let id = queue.worker_id().clone();
+    tokio::select! {
+        () = registered(&queue) => ready(id.as_str()),
+        () = lost(&queue) => {}
+    }
+    let reason = tokio::select! {
+        name = signals.next() => name,
+        () = queue.stop_asked() => "asked",
+        () = lost(&queue) => "lost",
+    };
+    let health = queue.health();
+    tracing::info!(worker = %id, reason, "stopping: nothing new is started");
+    let report = tokio::select! {
+        report = queue.shutdown(args.drain_timeout) => report,
+        code = signals.second() => return Ok(code),
+    };
+    tell(&report);
+    let in_order = report.cause.is_none() && !is_lost(&health);
+    if let Some(cause) = report.cause.as_ref().or(health.cause()) {
+        tracing::error!(%cause, "stopped, but not in order");
+    }
+    Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How often to look whether the store knows this worker; only until it does.
+const LOOK: Duration = Duration::from_millis(10);
+
+async fn registered(queue: &Queue) {
+    let mut ticks = tokio::time::interval(LOOK);
+    loop {
+        ticks.tick().await;
+        let workers = queue.workers().await.unwrap_or_default();
+        if workers.iter().any(|row| row.worker.id == *queue.worker_id()) {
+            return;
+        }
+    }
+}
+
+/// Says that it is there, to whoever started it.
+fn ready(id: &str) {
+    let ready = Ready { id: id.into(), pid: std::process::id() };
+    let line = serde_json::to_string(&ready).unwrap_or_default();
+    let mut out = std::io::stdout().lock();
+    // Nobody may be reading.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    tracing::info!(worker = id, pid = ready.pid, "ready");
+}

@@ -1,0 +1,208 @@
+//! Running the binary, and waiting for what it says. Nothing here sleeps.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long anything may take before a test fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) const STORES: [&str; 2] = ["sqlite", "redb"];
+
+/// A folder with a store.
+pub(crate) struct Place {
+    dir: TempDir,
+    store: String,
+}
+
+/// How a command ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Done {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    /// It must have worked.
+    pub(crate) fn good(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+}
+
+impl Place {
+    pub(crate) fn new(store: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = format!("{store}:{}", dir.path().join("data/jobs.db").display());
+        Self { dir, store }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The binary on this store, with an environment that says nothing about it.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WINDLASS_")) {
+            command.env_remove(name);
+        }
+        command.args(["--store", &self.store]).args(args).current_dir(self.dir.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Done {
+        ended(self.command(args))
+    }
+
+    /// Runs a command against a server.
+    pub(crate) fn ask(&self, server: &Running, args: &[&str]) -> Done {
+        self.ask_at(server.address(), args)
+    }
+
+    pub(crate) fn ask_at(&self, address: &str, args: &[&str]) -> Done {
+        let url = format!("http://{address}");
+        ended(self.command(&[&["--server", &url], args].concat()))
+    }
+
+    /// The same on the store itself, or against the server.
+    pub(crate) fn either(&self, server: Option<&Running>, args: &[&str]) -> Done {
+        match server {
+            Some(server) => self.ask(server, args),
+            None => self.run(args),
+        }
+    }
+
+    pub(crate) fn serve(&self, args: &[&str]) -> Running {
+        let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+        Running::of(self.command(&args).spawn().unwrap())
+    }
+
+    /// A connection to the store's own file, to do what no version of ours would.
+    pub(crate) fn sqlite(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.path("data/jobs.db")).unwrap()
+    }
+
+    /// Asks until the answer is as wanted. Each question is a process of its own.
+    pub(crate) fn until(&self, args: &[&str], good: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let done = self.run(args);
+            assert!(done.code == Some(0) || Instant::now() < deadline, "{done:?}");
+            if done.code == Some(0) {
+                let answer = done.json();
+                if good(&answer) {
+                    return answer;
+                }
+                assert!(Instant::now() < deadline, "{args:?} never was as wanted: {answer}");
+            }
+        }
+    }
+}
+
+fn ended(mut command: Command) -> Done {
+    let output = command.output().unwrap();
+    Done {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+pub(crate) fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+pub(crate) fn kill(name: &str, pid: u64) {
+    // It may be gone already.
+    let _ = Command::new("kill").args([name, &pid.to_string()]).stderr(Stdio::null()).status();
+}
+
+/// A process that stays; killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    first: String,
+    out: Receiver<String>,
+    log: Receiver<String>,
+}
+
+impl Running {
+    /// Waits for its first line.
+    pub(crate) fn of(mut child: Child) -> Self {
+        let out = lines(child.stdout.take().unwrap());
+        let log = lines(child.stderr.take().unwrap());
+        let first = out.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            let _ = child.kill();
+            panic!("it did not start: {:?}", log.iter().collect::<Vec<_>>())
+        });
+        Self { child, first, out, log }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        self.first.split("://").nth(1).expect("it says where it listens")
+    }
+
+    pub(crate) fn first(&self) -> &str {
+        &self.first
+    }
+
+    /// The next line on standard output.
+    pub(crate) fn line(&self) -> String {
+        self.out.recv_timeout(PATIENCE).expect("it says something")
+    }
+
+    pub(crate) fn pid(&self) -> u64 {
+        self.child.id().into()
+    }
+
+    /// Waits until the log holds a line with this text.
+    pub(crate) fn wait_for_log(&self, text: &str) -> String {
+        let mut seen = Vec::new();
+        loop {
+            let line = self.log.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("no {text:?} in the log: {seen:?}"));
+            if line.contains(text) {
+                return line;
+            }
+            seen.push(line);
+        }
+    }
+
+    /// Sends SIGTERM, and waits for the end.
+    pub(crate) fn stop(mut self) -> (ExitStatus, String) {
+        kill("-TERM", self.pid());
+        let said: Vec<String> = self.log.iter().collect();
+        (self.child.wait().unwrap(), said.join("\n"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The lines of a stream, as they come.
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    receiver
+}

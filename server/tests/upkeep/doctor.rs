@@ -1,0 +1,49 @@
+//! `doctor`: what disagrees is found, and mended where it is derived.
+
+use crate::common::{Place, STORES};
+
+#[test]
+fn a_store_that_agrees_with_itself_is_well_in_both_modes() {
+    for store in STORES {
+        let place = Place::new(store);
+        place.run(&["enqueue", "x", "--key", "k"]).good();
+        let checked = place.run(&["doctor", "--json"]).good().json();
+        assert_eq!((&checked["ok"], &checked["jobs"]), (&true.into(), &1.into()));
+        assert_eq!(checked["pages_checked"], true);
+        let server = place.serve(&[]);
+        let checked = place.ask(&server, &["doctor", "--json"]).good().json();
+        assert_eq!((&checked["ok"], &checked["jobs"]), (&true.into(), &1.into()));
+        let refused = place.ask(&server, &["doctor", "--repair"]);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        if store == "redb" {
+            let refused = place.run(&["doctor"]);
+            assert_eq!(refused.code, Some(6), "{refused:?}");
+            assert!(refused.err.contains("--server"), "{refused:?}");
+        }
+    }
+}
+
+#[test]
+fn counters_that_lie_and_texts_of_nobody_are_found_and_mended_beside_a_running_server() {
+    let place = Place::new("sqlite");
+    let id = place.run(&["enqueue", "x", "--json"]).good().json()["job"]["id"].clone();
+    let server = place.serve(&[]);
+    place
+        .sqlite()
+        .execute_batch(
+            "UPDATE counts SET queued = queued + 5;
+         INSERT INTO results (job, text) SELECT 4711, text FROM payloads;",
+        )
+        .unwrap();
+    for checked in [place.run(&["doctor"]), place.ask(&server, &["doctor"])] {
+        assert_eq!(checked.code, Some(1), "{checked:?}");
+        assert!(checked.out.contains("counters") && checked.out.contains("4711"), "{checked:?}");
+    }
+    let mended = place.run(&["doctor", "--repair"]).good();
+    assert!(mended.err.contains("mended:") && mended.out.contains("all is well"), "{mended:?}");
+    place.ask(&server, &["doctor"]).good();
+    let status = place.ask(&server, &["status", "--json"]).good().json();
+    assert_eq!(status["counts"]["queued"], 1);
+    let job = place.ask(&server, &["show", &id.to_string()]).good();
+    assert!(job.out.contains("queued"), "{job:?}");
+}

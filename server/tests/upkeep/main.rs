@@ -1,0 +1,12 @@
+//! The upkeep of a store with the real binary: settings, workers, status, checks, backups, the
+//! demo. What can be asked of the store and of a server is asked of both.
+
+mod backup;
+mod common;
+mod demo;
+mod doctor;
+mod many;
+mod modes;
+mod settings;
+mod status;
+mod workers;
