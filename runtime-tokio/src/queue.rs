@@ -22,12 +22,14 @@ use crate::watch::EventStream;
 use crate::{CommandError, EnqueueError, NewJob, ReadError, ReportError, Unserved, WaitError};
 
 /// Proof that a job is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// The job.
     pub id: JobId,
     /// Whether an earlier request with the same idempotency key had made it.
     pub duplicate: bool,
+    /// Its row as it was committed, if [`NewJob::echo`] asked for it.
+    pub row: Option<Box<Job>>,
     /// What it survives from now on.
     pub durability: Durability,
 }
@@ -134,8 +136,8 @@ impl Queue {
     }
 
     fn receipt(&self, receipt: windlass_core::Receipt) -> Receipt {
-        let windlass_core::Receipt { id, duplicate } = receipt;
-        Receipt { id, duplicate, durability: self.shared.durability }
+        let windlass_core::Receipt { id, duplicate, row } = receipt;
+        Receipt { id, duplicate, row, durability: self.shared.durability }
     }
 
     // Reads.
