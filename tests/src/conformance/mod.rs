@@ -124,6 +124,9 @@ macro_rules! conformance {
                 a_ready_job_stays_ready_when_the_clock_is_set_back,
                 a_large_claim_comes_in_order_without_gap_or_repetition,
                 a_claim_finds_what_stands_behind_many_jobs_cancelled_in_its_batch,
+                a_claim_ends_before_its_payloads_exceed_their_limit,
+                what_did_not_fit_is_claimed_in_its_rank_by_the_next_demand,
+                what_did_not_fit_leaves_its_room_under_a_concurrency_limit,
             ]
         );
         $crate::conformance_family!(
