@@ -353,6 +353,18 @@ impl Queue {
         self.shared.health()
     }
 
+    /// Waits until nothing can be stored any more, because the store is lost or its writer has
+    /// died, and returns why; none if the runtime ends in order before. It does not poll. Stop
+    /// the process then: [`health`](Queue::health) says which it was.
+    pub async fn lost(&self) -> Option<Cause> {
+        let (mut lost, mut ended) = (self.shared.lost.subscribe(), self.shared.ended.subscribe());
+        tokio::select! {
+            biased;
+            cause = lost.wait_for(Option::is_some) => cause.ok().and_then(|cause| cause.clone()),
+            _ = ended.wait_for(Option::is_some) => None,
+        }
+    }
+
     /// The figures of this runtime.
     pub fn metrics(&self) -> Metrics {
         let writer = *lock(&self.shared.writer_figures);
