@@ -10,6 +10,9 @@ pub const IDEMPOTENCY_KEY_BYTES: usize = 255;
 pub const SETTING_VALUE_BYTES: usize = 4 * 1024;
 /// Largest payload or result of a job, in bytes. A server may allow less.
 pub const PAYLOAD_BYTES: usize = 16 * 1024 * 1024;
+/// Payloads that one claim brings for everybody with the same demand, in bytes; a single job is
+/// always brought. What does not fit stays where it is, and is claimed by the next batch.
+pub const CLAIM_BYTES: usize = 2 * PAYLOAD_BYTES;
 /// Longest error message kept of a failed attempt, in bytes; longer ones are cut and marked.
 pub const ERROR_BYTES: usize = 4 * 1024;
 /// Longest tail of standard output or standard error kept of an attempt, in bytes, each.

@@ -1,5 +1,7 @@
 //! A job that somebody wants to enqueue, and what it becomes once defaults are filled in.
 
+use alloc::boxed::Box;
+
 use thiserror::Error;
 
 use crate::limits::{KINDS_PER_QUEUE, MAX_AHEAD, QUEUES};
@@ -40,6 +42,8 @@ pub struct NewJob {
     pub retry: Option<RetryPolicy>,
     /// The client's own name for this request.
     pub idempotency: Option<Idempotency>,
+    /// Whether the [`Receipt`] is to carry the row; it costs a copy, and is no part of the job.
+    pub echo: bool,
 }
 
 /// When a job is due.
@@ -94,12 +98,21 @@ pub struct Terms {
 }
 
 /// An accepted enqueue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// The job.
     pub id: JobId,
     /// Whether an earlier request with the same key had made it.
     pub duplicate: bool,
+    /// Its row as it was committed, if [`NewJob::echo`] asked for it and it is there.
+    pub row: Option<Box<Job>>,
+}
+
+impl Receipt {
+    /// A receipt without the row.
+    pub fn new(id: JobId, duplicate: bool) -> Self {
+        Self { id, duplicate, row: None }
+    }
 }
 
 /// Why a job was not enqueued.
@@ -161,6 +174,7 @@ impl NewJob {
             visibility_timeout: None,
             retry: None,
             idempotency: None,
+            echo: false,
         }
     }
 

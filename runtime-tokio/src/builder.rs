@@ -343,6 +343,7 @@ where
             pulse: Pulse::default(),
             health: Mutex::new(machine::Health::Good),
             died: OnceLock::new(),
+            lost: watch::Sender::new(None),
             ended: watch::Sender::new(None),
             writer_figures: Mutex::new(figures),
             task_figures: TaskFigures::default(),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use windlass_core::machine::{Answer, Refused, Stats};
-use windlass_core::{EnqueueRefused, Receipt};
+use windlass_core::{EnqueueRefused, Job, Receipt};
 
 /// How many buckets a histogram has: the last one also holds everything beyond.
 pub const BUCKETS: usize = 40;
@@ -169,6 +169,14 @@ pub(crate) struct WriterFigures {
     pub(crate) wait: Histogram,
     pub(crate) commit: Histogram,
     pub(crate) batch: Histogram,
+}
+
+impl WriterFigures {
+    /// A job was claimed, for a slot of this process or for a remote worker.
+    pub(crate) fn claimed(&mut self, job: &Job) {
+        let waited = job.started_at.map(|at| at.since(job.run_at).get());
+        self.wait.record(waited.unwrap_or(0).saturating_mul(1_000));
+    }
 }
 
 /// What tasks count, in atomics.

@@ -125,6 +125,13 @@ impl NewJob {
         self.set(idempotency, |job, idempotency| job.idempotency = Some(idempotency))
     }
 
+    /// Have the receipt carry the row as it was committed, with every default filled in. It costs
+    /// a copy of the row, so it is not there unless somebody wants it.
+    pub fn echo(mut self) -> Self {
+        self.job.echo = true;
+        self
+    }
+
     /// The job as core takes it, or the first option that is out of its bounds.
     pub fn check(self) -> Result<windlass_core::NewJob, InvalidJob> {
         match self.invalid {

@@ -22,12 +22,14 @@ use crate::watch::EventStream;
 use crate::{CommandError, EnqueueError, NewJob, ReadError, ReportError, Unserved, WaitError};
 
 /// Proof that a job is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// The job.
     pub id: JobId,
     /// Whether an earlier request with the same idempotency key had made it.
     pub duplicate: bool,
+    /// Its row as it was committed, if [`NewJob::echo`] asked for it.
+    pub row: Option<Box<Job>>,
     /// What it survives from now on.
     pub durability: Durability,
 }
@@ -134,8 +136,8 @@ impl Queue {
     }
 
     fn receipt(&self, receipt: windlass_core::Receipt) -> Receipt {
-        let windlass_core::Receipt { id, duplicate } = receipt;
-        Receipt { id, duplicate, durability: self.shared.durability }
+        let windlass_core::Receipt { id, duplicate, row } = receipt;
+        Receipt { id, duplicate, row, durability: self.shared.durability }
     }
 
     // Reads.
@@ -379,6 +381,18 @@ impl Queue {
     /// How the runtime is doing.
     pub fn health(&self) -> Health {
         self.shared.health()
+    }
+
+    /// Waits until nothing can be stored any more, because the store is lost or its writer has
+    /// died, and returns why; none if the runtime ends in order before. It does not poll. Stop
+    /// the process then: [`health`](Queue::health) says which it was.
+    pub async fn lost(&self) -> Option<Cause> {
+        let (mut lost, mut ended) = (self.shared.lost.subscribe(), self.shared.ended.subscribe());
+        tokio::select! {
+            biased;
+            cause = lost.wait_for(Option::is_some) => cause.ok().and_then(|cause| cause.clone()),
+            _ = ended.wait_for(Option::is_some) => None,
+        }
     }
 
     /// The figures of this runtime.

@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) pulse: Pulse,
     pub(crate) health: Mutex<machine::Health>,
     pub(crate) died: OnceLock<Cause>,
+    /// Why nothing can be stored any more: the store is lost, or the writer has died.
+    pub(crate) lost: watch::Sender<Option<Cause>>,
     pub(crate) ended: watch::Sender<Option<Report>>,
     pub(crate) writer_figures: Mutex<WriterFigures>,
     pub(crate) task_figures: TaskFigures,

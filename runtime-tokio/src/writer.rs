@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use windlass_core::Now;
-use windlass_core::machine::{Effect, Health, Input, Machine, Phase, StoreCall};
+use windlass_core::machine::{Answer, Effect, Health, Input, Machine, Phase, StoreCall};
 use windlass_core::store::{Cause, Store};
 
 use crate::error::Unserved;
@@ -188,6 +188,9 @@ where
             }
         }
         lock(&self.shared.health).clone_from(&health);
+        if let Health::Lost(cause) = &health {
+            self.shared.lost.send_replace(Some(cause.clone()));
+        }
         self.health = health;
     }
 
@@ -199,14 +202,18 @@ where
             match effect {
                 Effect::Reply { request, answer } => {
                     self.figures.refusals.note(&answer);
+                    if let Answer::Jobs(runs) = &answer {
+                        for run in runs {
+                            self.figures.claimed(&run.job);
+                        }
+                    }
                     let tickets = tickets.get_or_insert_with(|| lock(&shared.tickets));
                     if let Some(ticket) = tickets.take(request) {
                         self.out.push(Out::Answer(ticket, answer));
                     }
                 }
                 Effect::Run(run) => {
-                    let waited = run.job.started_at.map(|at| at.since(run.job.run_at).get());
-                    self.figures.wait.record(waited.unwrap_or(0).saturating_mul(1_000));
+                    self.figures.claimed(&run.job);
                     self.out.push(Out::Run(run));
                 }
                 Effect::Stop { token, reason } => self.out.push(Out::Stop(token, reason)),
@@ -274,7 +281,8 @@ impl Shared {
     /// its lease any more.
     fn bury(&self, cause: Cause) {
         tracing::error!(%cause, "the writer thread has died");
-        let _ = self.died.set(cause);
+        let _ = self.died.set(cause.clone());
+        self.lost.send_replace(Some(cause));
         self.stop_attempts(windlass_core::machine::StopReason::LeaseLost, |_| true);
     }
 

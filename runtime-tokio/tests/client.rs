@@ -14,8 +14,8 @@ use windlass_core::{
 };
 use windlass_runtime_tokio::testing::TestQueue;
 use windlass_runtime_tokio::{
-    Clock, CommandError, Context, EnqueueError, Event, InvalidJob, NewJob, Queue, ReportError,
-    Runtime, SystemClock, Unserved, WaitError, hours, seconds,
+    Clock, CommandError, Context, EnqueueError, Event, InvalidJob, ManualClock, NewJob, Queue,
+    ReportError, Runtime, SystemClock, Unserved, WaitError, hours, seconds,
 };
 use windlass_store_memory::MemoryStore;
 use windlass_store_sqlite::SqliteStore;
@@ -307,6 +307,32 @@ fn poll(wait: Millis) -> Poll {
     let id = WorkerId::new("remote").unwrap();
     let worker = Worker::new(id, "there", WorkerKind::Remote);
     Poll { worker, wait, length: None }
+}
+
+#[tokio::test]
+async fn how_long_jobs_waited_is_counted_for_remote_workers_too() {
+    within(async {
+        let clock = ManualClock::new();
+        let queue = Runtime::builder(MemoryStore::new()).clock(clock.clone()).start().unwrap();
+        queue.enqueue(job()).await.unwrap();
+        clock.advance(seconds(5));
+        assert_eq!(queue.poll(poll(Millis::ZERO)).await.unwrap().len(), 1);
+        let wait = queue.metrics().wait;
+        assert_eq!((wait.count(), wait.sum), (1, 5_000_000));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_receipt_carries_the_row_if_it_was_asked_for() {
+    within(async {
+        let queue = idle_queue();
+        assert_eq!(queue.enqueue(job()).await.unwrap().row, None);
+        let receipt = queue.enqueue(job().priority(7).echo()).await.unwrap();
+        let row = receipt.row.expect("it was asked for");
+        assert_eq!(Some(*row), queue.get(receipt.id).await.unwrap().map(|detail| detail.job));
+    })
+    .await;
 }
 
 #[tokio::test]

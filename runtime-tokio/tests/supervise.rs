@@ -90,9 +90,14 @@ async fn what_runs_is_stopped_when_the_writer_dies() {
             .unwrap();
         queue.enqueue(job()).await.unwrap();
         assert_eq!(told.recv().await, Some(None));
+        let lost = queue.clone();
+        let lost = tokio::spawn(async move { lost.lost().await });
         rig.panic();
         queue.enqueue(job()).await.unwrap_err();
         assert_eq!(told.recv().await, Some(Some(StopReason::LeaseLost)));
+        let cause = lost.await.unwrap().expect("a dead writer is a loss");
+        assert!(cause.to_string().contains("the disk caught fire"), "{cause}");
+        assert!(matches!(queue.health(), Health::Died(_)));
     })
     .await;
 }
@@ -110,19 +115,36 @@ async fn a_corrupt_store_is_lost_for_good_and_everybody_hears_it() {
         pace.started().await;
         let waits = queue.clone();
         let waits = tokio::spawn(async move { waits.wait(running).await });
+        let lost = queue.clone();
+        let lost = tokio::spawn(async move { (lost.lost().await, lost.health()) });
         rig.fail(Some(Fault::Corrupt));
         let refused = queue.enqueue(job()).await.unwrap_err();
         assert!(
             matches!(&refused, EnqueueError::Unserved(Unserved::Refused(Refused::Unavailable(_)))),
             "{refused}"
         );
-        let health = until(&queue, |health| !health.is_good()).await;
-        assert!(matches!(health, Health::Lost(_)), "{health:?}");
+        let (cause, health) = lost.await.unwrap();
+        assert_eq!(health, Health::Lost(cause.expect("a corrupt store is a loss")));
+        assert_eq!(queue.lost().await, health.cause().cloned(), "whoever asks later hears it too");
         assert_eq!(waits.await.unwrap(), Err(WaitError::Stopped(running)));
         rig.fail(None);
         queue.enqueue(job()).await.unwrap_err();
         let report = queue.shutdown(seconds(60)).await;
         assert!(!report.is_clean(), "{report:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_end_in_order_is_no_loss() {
+    within(async {
+        let queue = Runtime::builder(Rig::default().store()).start().unwrap();
+        let lost = queue.clone();
+        let lost = tokio::spawn(async move { lost.lost().await });
+        queue.enqueue(job()).await.unwrap();
+        queue.shutdown(seconds(60)).await;
+        assert_eq!(lost.await.unwrap(), None);
+        assert_eq!(queue.lost().await, None);
     })
     .await;
 }

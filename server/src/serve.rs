@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, timeout};
+use tokio::time::timeout;
 use windlass_runtime_tokio::{Health, Queue, Report};
 
 use crate::app::{App, Closing, Stage};
@@ -78,15 +78,11 @@ pub(crate) async fn serve(
     Ok(if in_order { code } else { ExitCode::FAILURE })
 }
 
-/// How often somebody looks whether the store is still there; nobody is told.
-const LOOK: Duration = Duration::from_secs(1);
-
 /// Ends once nothing can be stored any more. A server that is up but takes no work helps nobody.
 pub(crate) async fn lost(queue: &Queue) {
-    let mut ticks = tokio::time::interval(LOOK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while !is_lost(&queue.health()) {
-        ticks.tick().await;
+    if queue.lost().await.is_none() {
+        // The queue was stopped in order: whoever did that knows.
+        std::future::pending::<()>().await;
     }
 }
 

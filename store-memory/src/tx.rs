@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::ops::Bound;
 
-use windlass_core::store::{Changes, Cursor, DeadJob, LeaseCursor, Tx};
+use windlass_core::store::{Changes, Cursor, DeadJob, LeaseCursor, Room, Tx};
 use windlass_core::{
     IdempotencyKey, Job, JobId, KeyRecord, Kind, Payload, QueueName, QueueRow, Queues, Rank, View,
     Wall, WorkerId,
@@ -143,9 +143,10 @@ impl Tx for MemoryTx<'_> {
         Ok((dead.collect(), next))
     }
 
-    fn payloads(&mut self, ids: &[JobId]) -> Found<Vec<Payload>> {
-        let null = Payload::null;
-        Ok(ids.iter().map(|id| self.tables.payload(*id).unwrap_or_else(null)).collect())
+    fn payloads(&mut self, ids: &[JobId], bytes: usize) -> Found<Vec<Payload>> {
+        let (null, mut room) = (Payload::null, Room::new(bytes));
+        let payloads = ids.iter().map(|id| self.tables.payload(*id).unwrap_or_else(null));
+        Ok(payloads.take_while(|payload| room.takes(payload.as_str().len())).collect())
     }
 
     fn orphan_keys(&mut self, now: Wall, limit: usize) -> Found<Vec<IdempotencyKey>> {

@@ -130,7 +130,7 @@ fn dump(rows: &mut Snapshot<'_>) -> Found<Dump> {
 
 impl<A: Access> Rows<'_, A> {
     fn detail(&mut self, job: Job) -> Found<JobDetail> {
-        let payload = self.payloads(&[job.id])?.remove(0);
+        let payload = self.payloads(&[job.id], 0)?.remove(0);
         let (result, progress) = (self.text(RESULTS, job.id)?, self.text(PROGRESS, job.id)?);
         let last_error = self.last_error(job.id)?;
         Ok(JobDetail { job, payload, result, progress, last_error })

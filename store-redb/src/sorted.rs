@@ -4,7 +4,7 @@
 //! removed with one descent, and each page is built once: this is where the speed of a batch comes
 //! from.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use redb::{CursorError, Key, ReadableTable, Table, Value};
 
@@ -68,12 +68,12 @@ impl<const N: usize> Sorted for [u8; N] {
     }
 }
 
-/// Looks up keys in any order, and hands over what stands there. Where the keys are neighbours in
-/// the table, it walks along instead of descending for each.
+/// Looks up keys in any order, and hands over what stands there, until that is enough. Where the
+/// keys are neighbours in the table, it walks along instead of descending for each.
 pub(crate) fn get_all<K: Sorted, V: Value + 'static>(
     table: &impl ReadableTable<K::Stored, V>,
     keys: &[K],
-    mut found: impl FnMut(Option<V::SelfType<'_>>) -> Found<()>,
+    mut found: impl FnMut(Option<V::SelfType<'_>>) -> Found<ControlFlow<()>>,
 ) -> Found<()> {
     let mut walk = None;
     // How many keys to look up one by one before it is worth another try to walk.
@@ -84,14 +84,18 @@ pub(crate) fn get_all<K: Sorted, V: Value + 'static>(
             match range.next().transpose()? {
                 Some((next, value)) if key.is(&next.value()) => {
                     backoff = 1;
-                    found(Some(value.value()))?;
+                    if found(Some(value.value()))?.is_break() {
+                        return Ok(());
+                    }
                     continue;
                 }
                 _ => (walk, wait, backoff) = (None, backoff, FURTHEST.min(backoff * 2)),
             }
         }
         let value = table.get(key.stored())?;
-        found(value.as_ref().map(redb::AccessGuard::value))?;
+        if found(value.as_ref().map(redb::AccessGuard::value))?.is_break() {
+            return Ok(());
+        }
         if wait > 0 {
             wait -= 1;
         } else if value.is_some() && keys.len() - at > FEW {

@@ -3,10 +3,10 @@
 //! What is found in a transaction and what is found in a snapshot is found by the same code.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
-use windlass_core::store::{Changes, Cursor, DeadJob, LeaseCursor, Tx};
+use windlass_core::store::{Changes, Cursor, DeadJob, LeaseCursor, Room, Tx};
 use windlass_core::{
     Counts, Excerpt, IdempotencyKey, Job, JobId, KeyRecord, Kind, Lease, Payload, Queue, QueueName,
     QueueRow, QueueSettings, Queues, Rank, State, View, Wall, WorkerId,
@@ -47,7 +47,7 @@ impl<A: Access> Rows<'_, A> {
                 }
                 row => row.map(|row| self.job(ids[at], row, None)).transpose()?,
             });
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })?;
         let leases = self.leases(running.iter().map(|(at, row)| (ids[*at], row)))?;
         for ((at, row), lease) in running.into_iter().zip(leases) {
@@ -108,7 +108,7 @@ impl<A: Access> Rows<'_, A> {
             let latest = leases.last().map(|lease| &lease.worker);
             let (worker, length) = rows::holder(holder, latest)?;
             leases.push(Lease { worker, until: untils[leases.len()], length });
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(leases)
     }
@@ -247,14 +247,18 @@ impl<A: Access> Rows<'_, A> {
         self.indexed(&ids?)
     }
 
-    pub(crate) fn payloads(&self, ids: &[JobId]) -> Found<Vec<Payload>> {
+    pub(crate) fn payloads(&self, ids: &[JobId], bytes: usize) -> Found<Vec<Payload>> {
+        let mut room = Room::new(bytes);
         let keys: Vec<u64> = ids.iter().map(|id| id.get()).collect();
         let mut found: Vec<Payload> = Vec::with_capacity(ids.len());
         get_all(&self.access.open(PAYLOADS)?, &keys, |text| {
             let missing = || bad(format!("job {} has no payload", ids[found.len()]));
             let text = text.ok_or_else(missing)?;
+            if !room.takes(text.len()) {
+                return Ok(ControlFlow::Break(()));
+            }
             found.push(Payload::new(utf8(text)?).map_err(bad)?);
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(found)
     }
@@ -409,8 +413,8 @@ impl Tx for RedbTx<'_> {
         Ok((found, next))
     }
 
-    fn payloads(&mut self, ids: &[JobId]) -> Found<Vec<Payload>> {
-        self.rows.payloads(ids)
+    fn payloads(&mut self, ids: &[JobId], bytes: usize) -> Found<Vec<Payload>> {
+        self.rows.payloads(ids, bytes)
     }
 
     fn orphan_keys(&mut self, now: Wall, limit: usize) -> Found<Vec<IdempotencyKey>> {

@@ -1,7 +1,7 @@
 //! The transaction port in SQL. It finds and keeps; `windlass_core::apply` decides.
 
 use rusqlite::{Connection, OptionalExtension, Params, params};
-use windlass_core::store::{Changes, Cursor, DeadJob, LeaseCursor, Tx};
+use windlass_core::store::{Changes, Cursor, DeadJob, LeaseCursor, Room, Tx};
 use windlass_core::{
     Counts, Fingerprint, IdempotencyKey, Job, JobId, KeyRecord, Kind, LeaseLength, MaxQueued,
     MaxRetries, MaxRunning, Payload, Queue, QueueName, QueueRow, QueueSettings, Queues, Rank, View,
@@ -120,12 +120,10 @@ impl SqliteTx<'_> {
 }
 
 impl SqliteTx<'_> {
-    /// The payloads of jobs with consecutive ids: one walk is quicker than a search for each.
-    fn payload_run(&self, ids: &[JobId], found: &mut Vec<Payload>) -> Found<()> {
-        let [first, .., last] = ids else {
-            found.extend(ids.first().map(|id| self.payload(*id)).transpose()?);
-            return Ok(());
-        };
+    /// The payloads of jobs with consecutive ids, as long as there is room; says whether there was.
+    /// One walk is quicker than a search for each.
+    fn payload_run(&self, ids: &[JobId], room: &mut Room, found: &mut Vec<Payload>) -> Found<bool> {
+        let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return Ok(true) };
         let sql = "SELECT job, text FROM payloads WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query([id_code(*first), id_code(*last)])?;
@@ -134,9 +132,13 @@ impl SqliteTx<'_> {
             let Some(row) = row else {
                 return Err(TxError::BadRow(format!("job {id} has no payload")));
             };
-            found.push(Payload::new(text(row, 1)?.unwrap_or_default()).map_err(bad)?);
+            let text = text(row, 1)?.unwrap_or_default();
+            if !room.takes(text.len()) {
+                return Ok(false);
+            }
+            found.push(Payload::new(text).map_err(bad)?);
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -259,10 +261,13 @@ impl Tx for SqliteTx<'_> {
         Ok((found, next))
     }
 
-    fn payloads(&mut self, ids: &[JobId]) -> Found<Vec<Payload>> {
+    fn payloads(&mut self, ids: &[JobId], bytes: usize) -> Found<Vec<Payload>> {
         let mut found = Vec::with_capacity(ids.len());
+        let mut room = Room::new(bytes);
         for run in ids.chunk_by(|a, b| a.get() + 1 == b.get()) {
-            self.payload_run(run, &mut found)?;
+            if !self.payload_run(run, &mut room, &mut found)? {
+                break;
+            }
         }
         Ok(found)
     }

@@ -8,8 +8,8 @@ use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::work::{Spot, Work};
-use crate::limits::PAGE_ROWS;
+use super::work::{Before, Spot, Work};
+use crate::limits::{CLAIM_BYTES, PAGE_ROWS};
 use crate::store::{ClaimFor, Claimed, Leased, Taker, Tx};
 use crate::{
     Claim, Demand, Event, Gate, Job, Kind, QueueName, Queues, Rank, Step, View, transition,
@@ -24,31 +24,42 @@ pub(super) fn claim<T: Tx>(
         return Ok(Vec::new());
     }
     let mut heads = Heads::new(work);
-    let mut all = Vec::with_capacity(claims.len());
-    for claim in claims {
-        all.push(claim_for(work, &mut heads, claim)?);
-    }
-    let spots: Vec<Spot> = all.iter().flat_map(|(taken, _)| taken).map(|take| take.spot).collect();
-    let mut payloads = work.payloads(&spots)?.into_iter();
-    let mut claimed = Vec::with_capacity(all.len());
-    for (taken, dry) in all {
-        let mut jobs = Vec::with_capacity(taken.len());
-        for (take, payload) in taken.iter().zip(payloads.by_ref()) {
-            let Some(job) = work.job_at(take.spot) else { continue };
-            jobs.push(Leased { taker: take.taker, job: job.clone(), payload });
-        }
-        claimed.push(Claimed { jobs, dry });
-    }
-    Ok(claimed)
+    claims.iter().map(|claim| claim_for(work, &mut heads, claim)).collect()
 }
 
-/// Which taker took which job.
+/// A job that was taken, and what it takes to put it back.
 struct Take {
     taker: usize,
     spot: Spot,
+    head: usize,
+    rank: Rank,
+    before: Before,
 }
 
 fn claim_for<T: Tx>(
+    work: &mut Work<'_, T>,
+    heads: &mut Heads,
+    claim: &ClaimFor,
+) -> Result<Claimed, T::Error> {
+    let (mut taken, dry) = take(work, heads, claim)?;
+    let spots: Vec<Spot> = taken.iter().map(|take| take.spot).collect();
+    let payloads = work.payloads(&spots, CLAIM_BYTES)?;
+    let cut = payloads.len() < taken.len();
+    // Put back in order, so that whoever claims next finds them as if they had not been touched.
+    for take in taken.drain(payloads.len()..).rev() {
+        work.put_back(take.spot, take.before);
+        heads.all[take.head].page.push_front((take.rank, take.spot));
+    }
+    let mut jobs = Vec::with_capacity(taken.len());
+    for (take, payload) in taken.iter().zip(payloads) {
+        let Some(job) = work.job_at(take.spot) else { continue };
+        jobs.push(Leased { taker: take.taker, job: job.clone(), payload });
+    }
+    Ok(Claimed { jobs, dry: dry && !cut, cut })
+}
+
+/// Leases jobs to each taker in turn; says whether there were fewer than they asked for.
+fn take<T: Tx>(
     work: &mut Work<'_, T>,
     heads: &mut Heads,
     claim: &ClaimFor,
@@ -56,15 +67,15 @@ fn claim_for<T: Tx>(
     let asked: usize = claim.takers.iter().map(|taker| taker.max).sum();
     let mut merge = Merge::new(work, heads, &claim.demand, asked)?;
     let mut taken = Vec::new();
-    for (at, Taker { worker, max, length }) in claim.takers.iter().enumerate() {
+    for (taker, Taker { worker, max, length }) in claim.takers.iter().enumerate() {
         let mut claim = Claim { worker: worker.clone(), length: *length, gate: Gate::Open };
         let mut left = *max;
         while left > 0 {
-            let Some((head, spot)) = merge.next(work, heads, asked - taken.len())? else {
+            let Some((head, rank, spot)) = merge.next(work, heads, asked - taken.len())? else {
                 return Ok((taken, true));
             };
-            if lease(work, spot, &mut claim) {
-                taken.push(Take { taker: at, spot });
+            if let Some(before) = lease(work, spot, &mut claim) {
+                taken.push(Take { taker, spot, head, rank, before });
                 left -= 1;
             }
             heads.all[head].step();
@@ -75,15 +86,11 @@ fn claim_for<T: Tx>(
 }
 
 /// Leases a job, if the rules allow it.
-fn lease<T: Tx>(work: &mut Work<'_, T>, spot: Spot, claim: &mut Claim) -> bool {
-    let Some(job) = work.job_at(spot) else { return false };
+fn lease<T: Tx>(work: &mut Work<'_, T>, spot: Spot, claim: &mut Claim) -> Option<Before> {
     claim.gate = work.gate_at(spot);
-    match transition(job, Event::Claim(claim), work.now) {
-        Ok(Step::Moved(job)) => {
-            work.put_at(spot, job);
-            true
-        }
-        _ => false,
+    match transition(work.job_at(spot)?, Event::Claim(claim), work.now) {
+        Ok(Step::Moved(job)) => work.replace(spot, job),
+        _ => None,
     }
 }
 
@@ -117,13 +124,13 @@ impl Merge {
         work: &mut Work<'_, T>,
         heads: &mut Heads,
         asked: usize,
-    ) -> Result<Option<(usize, Spot)>, T::Error> {
+    ) -> Result<Option<(usize, Rank, Spot)>, T::Error> {
         if let Some(head) = self.waiting.take() {
             self.push(work, heads, head, asked)?;
         }
-        while let Some(Reverse(((_, spot), head))) = self.heap.pop() {
+        while let Some(Reverse(((rank, spot), head))) = self.heap.pop() {
             if work.gate_at(spot) == Gate::Open {
-                return Ok(Some((head, spot)));
+                return Ok(Some((head, rank, spot)));
             }
         }
         Ok(None)

@@ -1,5 +1,6 @@
 //! New jobs: idempotency first, then the limits of the queue, then the row.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::work::Work;
@@ -44,7 +45,17 @@ fn one<T: Tx>(work: &mut Work<'_, T>, new: &NewJob, policy: &Policy) -> Result<A
     if let Some((key, request)) = keyed {
         note_key(work, key, id, request);
     }
-    Ok(Ok(Receipt { id, duplicate: false }))
+    Ok(Ok(Receipt::new(id, false)))
+}
+
+/// Puts the rows that are asked for into the receipts, as they will be written: nothing changes
+/// them after this. A row that nobody asked for is not copied.
+pub(super) fn echo<T: Tx>(work: &Work<'_, T>, new_jobs: &[NewJob], answers: &mut [Answer]) {
+    for (new, answer) in new_jobs.iter().zip(answers) {
+        if let (true, Ok(receipt)) = (new.echo, answer) {
+            receipt.row = work.job(receipt.id).ok().cloned().map(Box::new);
+        }
+    }
 }
 
 /// The answer of an earlier request with this key, if it still counts.
@@ -58,7 +69,7 @@ fn known<T: Tx>(
     let job = work.job(record.job).ok();
     match record.rule(job, request, policy.idempotency_window, work.now) {
         KeyRuling::Free => None,
-        KeyRuling::Duplicate(id) => Some(Ok(Receipt { id, duplicate: true })),
+        KeyRuling::Duplicate(id) => Some(Ok(Receipt::new(id, true))),
         KeyRuling::Conflict(existing) => {
             Some(Err(EnqueueRefused::IdempotencyConflict { existing }))
         }

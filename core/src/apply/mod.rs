@@ -33,6 +33,7 @@ pub fn apply<T: Tx>(tx: &mut T, batch: &Batch) -> Result<Outcomes, T::Error> {
     out.promoted = batch.promote.map(|limit| sweep::promote(&mut work, limit)).transpose()?;
     out.purged = batch.purge.map(|purge| sweep::purge(&mut work, &purge)).transpose()?;
     out.claims = claim::claim(&mut work, &batch.claims)?;
+    enqueue::echo(&work, &batch.enqueues, &mut out.enqueues);
     work.write(batch.id, &mut out)?;
     if let (Some(purge), Some(purged)) = (&batch.purge, &mut out.purged) {
         purged.next = sweep::next_purge(&mut work, &purge.retention)?;

@@ -169,6 +169,11 @@ impl Machine {
                     mine.push(Run { job, payload });
                 }
             }
+            // What one claim may bring was used up before its turn: it was not tried.
+            if claimed.cut && mine.is_empty() && late.is_empty() {
+                self.demands.untried(demand, waiter);
+                continue;
+            }
             self.give_back(late);
             if mine.is_empty() {
                 let request = waiter.request;

@@ -390,7 +390,7 @@ impl Demands {
         Unserved::Waits
     }
 
-    /// A waiter's claim was not tried: the commit failed.
+    /// A waiter's claim was not tried: the commit failed, or brought enough before its turn.
     pub(super) fn untried(&mut self, demand: &Demand, waiter: Waiter) {
         if self.served(&waiter) {
             self.wait(demand.clone(), waiter);

@@ -23,7 +23,7 @@ pub use outcome::{
     AdminDone, AdminRefused, Beaten, Change, Claimed, JobRefused, Leased, Outcomes, Promoted,
     Purged, Reaped,
 };
-pub use port::{Changes, CountDelta, DeadJob, Doc, DocWrite, LeaseCursor, Marker, Moved, Tx};
+pub use port::{Changes, CountDelta, DeadJob, Doc, DocWrite, LeaseCursor, Marker, Moved, Room, Tx};
 pub use read::{Cursor, Filter, JobDetail, Page, Reader, WorkerRow};
 
 /// A place where jobs are kept.

@@ -145,6 +145,9 @@ pub struct Claimed {
     pub jobs: Vec<Leased>,
     /// Whether less was found than was asked for: there is nothing more to claim for this demand.
     pub dry: bool,
+    /// Whether it ended early because of [`CLAIM_BYTES`](crate::limits::CLAIM_BYTES): there is
+    /// more, and takers without a job were not tried.
+    pub cut: bool,
 }
 
 /// A job that was claimed.

@@ -80,8 +80,9 @@ pub trait Tx {
         limit: usize,
     ) -> Result<(Vec<DeadJob>, Option<super::Cursor>), Self::Error>;
 
-    /// The payloads of these jobs, in this order. All of them exist.
-    fn payloads(&mut self, ids: &[JobId]) -> Result<Vec<Payload>, Self::Error>;
+    /// The payloads of these jobs, in this order: the first, and then as many as fit into so many
+    /// bytes together with it. All of them exist; those that do not fit are not read.
+    fn payloads(&mut self, ids: &[JobId], bytes: usize) -> Result<Vec<Payload>, Self::Error>;
 
     /// The first `limit` keys whose job is gone and whose window ended by `now`, by the end of the
     /// window, then by key.
@@ -108,6 +109,28 @@ pub trait Tx {
     /// Keeps everything the batch changed. Called at most once, and last but for the questions
     /// when something is next due.
     fn write(&mut self, changes: Changes) -> Result<(), Self::Error>;
+}
+
+/// Room for so many bytes of payloads; for the first one in any case.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    left: Option<usize>,
+    first: bool,
+}
+
+impl Room {
+    /// Room for so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        Self { left: Some(bytes), first: true }
+    }
+
+    /// Whether a payload of this length still fits. After one that did not, none does.
+    pub fn takes(&mut self, bytes: usize) -> bool {
+        let after = self.left.and_then(|left| left.checked_sub(bytes));
+        self.left = if self.first { Some(after.unwrap_or(0)) } else { after };
+        self.first = false;
+        self.left.is_some()
+    }
 }
 
 /// A place in the order of leases.
@@ -225,4 +248,20 @@ pub struct Marker {
     pub batch: BatchId,
     /// When it was applied.
     pub at: Wall,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_takes_the_first_in_any_case_and_nothing_after_one_that_did_not_fit() {
+        let takes = |bytes: usize, sizes: &[usize]| -> Vec<bool> {
+            let mut room = Room::new(bytes);
+            sizes.iter().map(|size| room.takes(*size)).collect()
+        };
+        assert_eq!(takes(5, &[2, 3, 0, 1, 0]), [true, true, true, false, false]);
+        assert_eq!(takes(5, &[9, 0, 1, 0]), [true, true, false, false]);
+        assert_eq!(takes(0, &[0, 0, 1]), [true, true, false]);
+    }
 }

@@ -4,7 +4,8 @@ use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::value::RawValue;
 use windlass_core::limits::JOBS_PER_REQUEST;
-use windlass_core::{self as core, JobId, Policy, QueueSettings};
+use windlass_core::{self as core, Policy, QueueName, QueueSettings};
+use windlass_runtime_tokio::Receipt;
 
 use crate::app::{App, now};
 use crate::problem::{self, Problem};
@@ -18,13 +19,17 @@ const GUARDED: [&str; 1] = ["command"];
 pub(crate) async fn one(call: Call) -> Answer {
     let key = idempotency_key(&call.headers)?;
     let app = &call.app;
-    let job = parse(app, &call.body, key)?;
+    let mut job = parse(app, &call.body, key)?;
+    job.echo = true;
     let receipt = app.queue.try_enqueue(job.clone()).await?;
-    if receipt.duplicate {
+    let (durability, duplicate) = (app.durability(), receipt.duplicate);
+    if duplicate {
         app.hub.deduplicated(&job.queue, 1);
     }
-    let (durability, duplicate) = (app.durability(), receipt.duplicate);
-    let shown = shown(app, receipt.id, &job).await?;
+    let shown = match &receipt.row {
+        Some(row) if !duplicate => wire::Job::bare(row, job.payload),
+        _ => known(app, &receipt, &job).await?,
+    };
     let status = if duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut response = router::json(status, &Enqueued { job: shown, duplicate, durability })?;
     let location = HeaderValue::try_from(format!("/jobs/{}", receipt.id));
@@ -34,15 +39,18 @@ pub(crate) async fn one(call: Call) -> Answer {
     Ok(response)
 }
 
-/// The job as it is stored. It is stored whatever happens here, so this must not look like a
-/// refusal: a job that is gone already, or cannot be read now, is shown as it was sent.
-async fn shown(app: &App, id: JobId, job: &core::NewJob) -> Result<wire::Job, Problem> {
-    if let Ok(Some(detail)) = app.lookup.job(id).await {
+/// The job of an earlier request, with the payload as that one wrote it. It is stored whatever
+/// happens here, so this must not look like a refusal: a job that is gone already, or cannot be
+/// read now, is shown as it was committed, or else as it was sent.
+async fn known(app: &App, receipt: &Receipt, sent: &core::NewJob) -> Result<wire::Job, Problem> {
+    if let Ok(Some(detail)) = app.lookup.job(receipt.id).await {
         return Ok(wire::Job::of(detail));
     }
-    let terms = job.terms(&QueueSettings::default(), &Policy::default());
-    let stored = job.admit(id, terms, now())?;
-    Ok(wire::Job::bare(&stored, job.payload.clone()))
+    if let Some(row) = &receipt.row {
+        return Ok(wire::Job::bare(row, sent.payload.clone()));
+    }
+    let terms = sent.terms(&QueueSettings::default(), &Policy::default());
+    Ok(wire::Job::bare(&sent.admit(receipt.id, terms, now())?, sent.payload.clone()))
 }
 
 /// `POST /jobs/batch`
@@ -58,15 +66,20 @@ pub(crate) async fn batch(call: Call) -> Answer {
         let detail = format!("must hold 1 to {JOBS_PER_REQUEST} jobs, not {count}; split it");
         return Err(Problem::field("/jobs", detail));
     }
-    let parse = |raw: &&RawValue| parse(&call.app, raw.get().as_bytes(), None);
-    let parsed: Vec<Result<core::NewJob, Problem>> = batch.jobs.iter().map(parse).collect();
-    let good: Vec<core::NewJob> = parsed.iter().flatten().cloned().collect();
+    let mut good = Vec::with_capacity(count);
+    let mut sort = |raw: &&RawValue| {
+        let job = parse(&call.app, raw.get().as_bytes(), None)?;
+        let queue = job.queue.clone();
+        good.push(job);
+        Ok(queue)
+    };
+    let parsed: Vec<Result<QueueName, Problem>> = batch.jobs.iter().map(&mut sort).collect();
     let mut stored = Vec::new().into_iter();
     if !good.is_empty() {
         stored = call.app.queue.try_enqueue_many(good).await?.into_iter();
     }
-    let mut answer = |job: Result<core::NewJob, Problem>| {
-        let queue = job?.queue;
+    let mut answer = |queue: Result<QueueName, Problem>| {
+        let queue = queue?;
         let missing = || Problem::new(problem::OUTCOME_UNKNOWN, "no answer came for this job");
         let receipt = stored.next().ok_or_else(missing)??;
         if receipt.duplicate {
@@ -75,7 +88,7 @@ pub(crate) async fn batch(call: Call) -> Answer {
         Ok(BatchResult::Stored { id: receipt.id.get(), duplicate: receipt.duplicate })
     };
     let refused = |problem: Problem| BatchResult::Refused { error: problem.document() };
-    let results = parsed.into_iter().map(|job| answer(job).unwrap_or_else(refused)).collect();
+    let results = parsed.into_iter().map(|queue| answer(queue).unwrap_or_else(refused)).collect();
     router::json(StatusCode::ACCEPTED, &BatchAnswer { results })
 }
 

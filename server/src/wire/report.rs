@@ -31,7 +31,8 @@ pub(crate) struct Poll {
     queues: Option<Vec<String>>,
     /// The kinds it can run; every kind if absent.
     kinds: Option<Vec<String>>,
-    /// How many jobs it takes at most; 1 if absent.
+    /// How many jobs it takes at most; 1 if absent. Fewer come when their payloads would exceed
+    /// 32 MiB.
     #[schemars(range(min = 1, max = 1_000))]
     max: Option<i64>,
     /// How long to wait for a job; 0 if absent, and never more than 30 000.

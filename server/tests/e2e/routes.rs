@@ -89,6 +89,23 @@ fn every_option_is_kept_and_out_of_bounds_is_named() {
 }
 
 #[test]
+fn an_enqueue_is_answered_with_the_job_as_it_is_stored() {
+    for store in STORES {
+        let (_place, server) = Server::new(store);
+        let settings = r#"{"max_retries":7,"timeout_ms":1234,"retry":{"strategy":"linear"}}"#;
+        assert_eq!(server.send("PUT", "/queues/q", Some(settings)).status, 200);
+        for body in [
+            r#"{"queue":"q","payload":{"a":1}}"#,
+            r#"{"queue":"q","payload":[ ],"delay_ms":60000,"priority":3,"idempotency_key":"k"}"#,
+            r#"{"run_at":"2001-02-03T04:05:06Z","visibility_timeout_ms":5000,"max_retries":0}"#,
+        ] {
+            let answer = server.post("/jobs", body).json();
+            assert_eq!(answer["job"], server.job(answer["job"]["id"].as_u64().unwrap()), "{body}");
+        }
+    }
+}
+
+#[test]
 fn a_repeated_request_gives_one_job_and_another_one_is_a_conflict() {
     for store in STORES {
         let (_place, server) = Server::new(store);
@@ -100,7 +117,8 @@ fn a_repeated_request_gives_one_job_and_another_one_is_a_conflict() {
         let again = send(r#"{"payload": {"b":2, "a":1} }"#);
         assert_eq!(again.status, 200);
         assert_eq!(again.json()["duplicate"], true);
-        assert_eq!(again.json()["job"]["id"], first.json()["job"]["id"]);
+        assert_eq!(again.json()["job"], first.json()["job"]);
+        assert!(again.text().contains(r#""payload":{"a":1,"b":2}"#), "as the first one wrote it");
         let other = send(r#"{"payload":{"a":1,"b":3}}"#);
         assert_eq!(other.refused(), (409, "idempotency-conflict".into()));
         assert_eq!(other.json()["id"], first.json()["job"]["id"]);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
+use windlass_core::limits::CLAIM_BYTES;
 
 use crate::common::{Client, STORES, Server};
 
@@ -207,18 +208,44 @@ fn claims_whose_answer_cannot_be_written_are_given_back_at_once() {
         let mut server = place.start(&["--write-timeout", "1s"]);
         // More than a socket holds, for a client that never reads.
         let payload = "x".repeat(900_000);
-        for _ in 0..40 {
+        for _ in 0..30 {
             let body = format!(r#"{{"payload":"{payload}","visibility_timeout_ms":43200000}}"#);
             server.enqueue(&body);
         }
         let mut deaf = server.connect();
-        deaf.ask("POST", "/jobs/poll", &[], Some(r#"{"worker":"deaf","max":40}"#));
-        server.until("/queues/default", |queue| queue["counts"]["processing"] == 40);
+        deaf.ask("POST", "/jobs/poll", &[], Some(r#"{"worker":"deaf","max":30}"#));
+        server.until("/queues/default", |queue| queue["counts"]["processing"] == 30);
         server.wait_for_log("claims could not be delivered and were given back");
         let queue = server.get("/queues/default").json();
-        assert_eq!(queue["counts"]["queued"], 40, "{queue}");
+        assert_eq!(queue["counts"]["queued"], 30, "{queue}");
         assert_eq!(server.job(1)["attempts"], 0, "not charged");
         drop(deaf);
+    }
+}
+
+#[test]
+fn a_poll_for_many_large_jobs_gets_as_many_as_fit_and_the_next_one_the_rest() {
+    for store in STORES {
+        let (_place, server) = Server::new(store);
+        let payload = "x".repeat(1_000_000);
+        let body = format!(r#"{{"payload":"{payload}"}}"#);
+        let made: BTreeSet<u64> = (0..40).map(|_| server.enqueue(&body)).collect();
+        let (mut client, mut seen, mut answers) = (server.connect(), BTreeSet::new(), 0);
+        loop {
+            let poll = r#"{"worker":"w","max":100}"#;
+            let reply = client.send("POST", "/jobs/poll", &[], Some(poll));
+            assert!(reply.body.len() < CLAIM_BYTES + 100_000, "{}", reply.body.len());
+            let jobs = reply.json()["jobs"].as_array().unwrap().clone();
+            if jobs.is_empty() {
+                break;
+            }
+            answers += 1;
+            for job in &jobs {
+                assert_eq!(job["attempts"], 1);
+                assert!(seen.insert(job["id"].as_u64().unwrap()), "{} came twice", job["id"]);
+            }
+        }
+        assert_eq!((seen, answers), (made, 2), "{store}");
     }
 }
 

@@ -111,7 +111,7 @@ mod tests {
     fn an_acknowledged_job_that_no_commit_has_stored_is_caught() {
         let mut scene = Scene::new();
         let request = Request::Enqueue(new_job());
-        let answer = Answer::Enqueued(Ok(Receipt { id: detail(1).job.id, duplicate: false }));
+        let answer = Answer::Enqueued(Ok(Receipt::new(detail(1).job.id, false)));
         assert!(scene.catches("I1", &told(&request, &answer)));
         scene.store(detail(1));
         assert!(scene.allows(&told(&request, &answer)));
@@ -124,7 +124,7 @@ mod tests {
         let mut other = new_job();
         other.payload = Payload::new("2").unwrap();
         let request = Request::Enqueue(other);
-        let answer = Answer::Enqueued(Ok(Receipt { id: detail(1).job.id, duplicate: true }));
+        let answer = Answer::Enqueued(Ok(Receipt::new(detail(1).job.id, true)));
         assert!(scene.catches("I1", &told(&request, &answer)));
     }
 

@@ -83,7 +83,7 @@ mod tests {
         let mut scene = Scene::new();
         scene.store(stored(1));
         scene.batch.enqueues.push(keyed());
-        scene.out.enqueues.push(Ok(Receipt { id: stored(2).job.id, duplicate: false }));
+        scene.out.enqueues.push(Ok(Receipt::new(stored(2).job.id, false)));
         let story = scene.story(2, Some(stored(2)), vec![Deed::Enqueued]);
         assert!(scene.catches_commit("I10", story));
     }
@@ -92,7 +92,7 @@ mod tests {
     fn a_duplicate_of_a_job_that_was_never_stored_is_caught() {
         let mut scene = Scene::new();
         scene.batch.enqueues.push(keyed());
-        scene.out.enqueues.push(Ok(Receipt { id: stored(9).job.id, duplicate: true }));
+        scene.out.enqueues.push(Ok(Receipt::new(stored(9).job.id, true)));
         let bystander = scene.story(2, Some(detail(2)), vec![Deed::Enqueued]);
         assert!(scene.catches_commit("I10", bystander));
     }

@@ -45,7 +45,7 @@ mod tests {
         let mut scene = Scene::new();
         scene.store(detail(1));
         let request = Request::Enqueue(new_job());
-        let answer = Answer::Enqueued(Ok(Receipt { id: detail(1).job.id, duplicate: false }));
+        let answer = Answer::Enqueued(Ok(Receipt::new(detail(1).job.id, false)));
         let told = |poisoned| {
             Seen::Told(Told { request: &request, answer: &answer, poisoned, image: None })
         };

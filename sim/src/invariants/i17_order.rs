@@ -44,7 +44,7 @@ mod tests {
         scene.batch.claims.push(ClaimFor { demand: Demand::ALL, takers: Vec::new() });
         let second = leased(2, 1, 5_000);
         let taken = Leased { taker: 0, job: second.job, payload: second.payload };
-        scene.out.claims.push(Claimed { jobs: vec![taken], dry: false });
+        scene.out.claims.push(Claimed { jobs: vec![taken], dry: false, cut: false });
         assert!(scene.catches_noted("I17"));
         scene.batch.claims.clear();
         scene.out.claims.clear();

@@ -57,7 +57,7 @@ fn assert_key_outlives<S: Subject>(world: &mut World<S>, name: &str, gone: JobId
     let end = record.created_at.plus(world.policy.idempotency_window);
     assert_eq!((record.job, record.orphan_until), (gone, Some(end)));
     world.set_clock(end.minus(TICK));
-    let known = Receipt { id: gone, duplicate: true };
+    let known = Receipt::new(gone, true);
     assert_eq!(world.try_enqueue(work_keyed(name)), Ok(known));
     let conflict = EnqueueRefused::IdempotencyConflict { existing: gone };
     assert_eq!(world.try_enqueue(other_request(name)), Err(conflict));
@@ -158,7 +158,7 @@ pub fn a_job_deleted_in_the_same_batch_is_still_known_by_its_key<S: Subject>() {
         batch.enqueues.extend([work_keyed("k"), other_request("k")]);
     });
     let conflict = EnqueueRefused::IdempotencyConflict { existing: id };
-    assert_eq!(out.enqueues, [Ok(Receipt { id, duplicate: true }), Err(conflict)]);
+    assert_eq!(out.enqueues, [Ok(Receipt::new(id, true)), Err(conflict)]);
 }
 
 pub fn a_key_whose_window_is_over_goes_with_its_job<S: Subject>() {
@@ -382,7 +382,7 @@ pub fn an_orphaned_key_taken_over_in_the_batch_of_the_purge_is_kept<S: Subject>(
     });
     let second = out.enqueues[0].as_ref().expect("the window was over").id;
     assert_eq!(key_record(&mut world, "k").map(|record| record.job), Some(second));
-    let known = Receipt { id: second, duplicate: true };
+    let known = Receipt::new(second, true);
     assert_eq!(world.try_enqueue(work_keyed("k")), Ok(known));
 }
 
@@ -396,7 +396,7 @@ pub fn a_key_taken_over_by_a_later_job_is_not_removed_with_the_earlier_one<S: Su
     assert_eq!(world.purge(keep_all_for(AGE), 10).count, 1);
     assert_eq!(left(&mut world, &[deleted, purged]), []);
     for (name, id) in ["deleted", "purged"].into_iter().zip(later) {
-        let known = Receipt { id, duplicate: true };
+        let known = Receipt::new(id, true);
         assert_eq!(world.try_enqueue(work_keyed(name)), Ok(known));
     }
 }

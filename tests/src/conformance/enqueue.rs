@@ -4,7 +4,7 @@ use windlass_core::limits::{KINDS_PER_QUEUE, MAX_AHEAD, NAME_BYTES, PAYLOAD_BYTE
 use windlass_core::store::Admin;
 use windlass_core::{
     Delay, EnqueueRefused, Epoch, Job, JobId, JobTimeout, Kind, LeaseLength, MaxRetries, Millis,
-    NewJob, Policy, Priority, QueueSettings, RetryPolicy, State, Strategy, View, When,
+    NewJob, Policy, Priority, QueueSettings, Receipt, RetryPolicy, State, Strategy, View, When,
 };
 
 use super::commit_idle;
@@ -317,4 +317,30 @@ pub fn names_that_differ_by_case_or_length_are_told_apart<S: Subject>() {
         assert_eq!(found.len(), 1, "{name}");
         assert_eq!((&found[0].job.queue, &found[0].job.kind), (&new.queue, &new.kind));
     }
+}
+
+// Receipts.
+
+pub fn a_receipt_carries_the_row_only_if_it_was_asked_for<S: Subject>() {
+    let mut world = World::<S>::new();
+    let later = NewJob { when: When::After(delay(TICK)), echo: true, ..work() };
+    let out = world.commit(|batch| {
+        batch.enqueues.extend([work(), NewJob { echo: true, ..work() }, later]);
+    });
+    let receipts: Vec<Receipt> = out.enqueues.into_iter().flatten().collect();
+    assert_eq!(receipts[0].row, None);
+    for receipt in &receipts[1..] {
+        assert_eq!(receipt.row.as_deref(), Some(&world.job(receipt.id)));
+    }
+}
+
+pub fn a_receipt_carries_the_row_as_its_batch_left_it<S: Subject>() {
+    let mut world = World::<S>::new();
+    let out = world.commit(|batch| {
+        batch.enqueues.push(NewJob { echo: true, ..work() });
+        batch.claims.push(claim_for(main_work(), "w1", 1));
+    });
+    let receipt = out.enqueues[0].as_ref().expect("it is accepted");
+    assert_eq!(receipt.row.as_deref(), Some(&out.claims[0].jobs[0].job));
+    assert_eq!(receipt.row.as_deref(), Some(&world.job(receipt.id)));
 }

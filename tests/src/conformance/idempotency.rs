@@ -21,7 +21,7 @@ fn world<S: Subject>() -> World<S> {
 }
 
 fn duplicate(id: JobId) -> Receipt {
-    Receipt { id, duplicate: true }
+    Receipt::new(id, true)
 }
 
 fn conflict(existing: JobId) -> Result<Receipt, EnqueueRefused> {
@@ -55,6 +55,20 @@ pub fn the_same_request_finds_the_job_in_every_state<S: Subject>() {
     for (id, new) in made {
         assert_eq!(answer(&mut world, new), Ok(duplicate(id)));
     }
+}
+
+pub fn the_receipt_of_a_duplicate_carries_the_row_of_the_job_that_is_there<S: Subject>() {
+    let mut world = world::<S>();
+    let echo = |name| NewJob { echo: true, ..work_keyed(name) };
+    let kept = world.running(echo("kept")).job.id;
+    let gone = world.done(echo("gone"));
+    world.admin(Admin::Delete(gone)).expect("it is finished");
+    let out = world.commit(|batch| {
+        batch.admin.push(Admin::Cancel(kept));
+        batch.enqueues.extend([echo("kept"), echo("gone")]);
+    });
+    let row = Some(Box::new(world.job(kept)));
+    assert_eq!(out.enqueues, [Ok(Receipt { row, ..duplicate(kept) }), Ok(duplicate(gone))]);
 }
 
 pub fn the_same_key_twice_in_one_batch_makes_one_job<S: Subject>() {

@@ -55,6 +55,8 @@ macro_rules! conformance {
                 kinds_are_counted_within_a_batch_too,
                 a_kind_whose_jobs_are_all_gone_makes_room_for_another,
                 names_that_differ_by_case_or_length_are_told_apart,
+                a_receipt_carries_the_row_only_if_it_was_asked_for,
+                a_receipt_carries_the_row_as_its_batch_left_it,
             ]
         );
         $crate::conformance_family!(
@@ -63,6 +65,7 @@ macro_rules! conformance {
             [
                 the_same_request_finds_the_job_it_made,
                 the_same_request_finds_the_job_in_every_state,
+                the_receipt_of_a_duplicate_carries_the_row_of_the_job_that_is_there,
                 the_same_key_twice_in_one_batch_makes_one_job,
                 another_request_with_the_key_in_one_batch_is_a_conflict,
                 a_request_that_differs_in_one_option_conflicts_and_names_the_job,
@@ -121,6 +124,9 @@ macro_rules! conformance {
                 a_ready_job_stays_ready_when_the_clock_is_set_back,
                 a_large_claim_comes_in_order_without_gap_or_repetition,
                 a_claim_finds_what_stands_behind_many_jobs_cancelled_in_its_batch,
+                a_claim_ends_before_its_payloads_exceed_their_limit,
+                what_did_not_fit_is_claimed_in_its_rank_by_the_next_demand,
+                what_did_not_fit_leaves_its_room_under_a_concurrency_limit,
             ]
         );
         $crate::conformance_family!(

@@ -260,8 +260,8 @@ fn new_job() -> impl Strategy<Value = NewJob> {
         option::weighted(0.2, retry()),
     );
     let key = option::weighted(0.4, select(vec!["k1", "k2", "k3"]));
-    (what, select(vec![0_i16, 1, -1]), when(), options, key).prop_map(
-        |((queue, kind, (payload, meaning)), priority, when, options, key)| {
+    (what, select(vec![0_i16, 1, -1]), when(), options, key, any::<bool>()).prop_map(
+        |((queue, kind, (payload, meaning)), priority, when, options, key, echo)| {
             let (retries, timeout, visibility_timeout, retry) = options;
             NewJob {
                 queue,
@@ -277,6 +277,7 @@ fn new_job() -> impl Strategy<Value = NewJob> {
                     key: IdempotencyKey::new(key).expect(IN_RANGE),
                     payload: meaning,
                 }),
+                echo,
             }
         },
     )

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use windlass_core::limits::CLAIM_BYTES;
 use windlass_core::store::{ClaimFor, Claimed, Leased, Taker};
 use windlass_core::{Demand, Kinds, Queues, StateName, Wall};
 
@@ -10,19 +11,23 @@ use super::job::ModelJob;
 
 impl Model {
     pub(super) fn claim(&mut self, now: Wall, claim: &ClaimFor) -> Claimed {
-        let mut jobs = Vec::new();
+        let (mut jobs, mut bytes) = (Vec::new(), 0);
         for (place, taker) in claim.takers.iter().enumerate() {
             for _ in 0..taker.max {
                 let Some(at) = self.best(&claim.demand) else {
                     self.note("a claim finds less than it asked for");
-                    return Claimed { jobs, dry: true };
+                    return Claimed { jobs, dry: true, cut: false };
                 };
+                bytes += self.jobs[at].payload.as_str().len();
+                if bytes > CLAIM_BYTES && !jobs.is_empty() {
+                    return Claimed { jobs, dry: false, cut: true };
+                }
                 self.take(now, at, taker);
                 let job = &self.jobs[at];
                 jobs.push(Leased { taker: place, job: job.job(), payload: job.payload.clone() });
             }
         }
-        Claimed { jobs, dry: false }
+        Claimed { jobs, dry: false, cut: false }
     }
 
     fn take(&mut self, now: Wall, at: usize, taker: &Taker) {

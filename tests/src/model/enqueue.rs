@@ -87,7 +87,19 @@ impl Model {
             self.keys.retain(|old| old.key != key);
             self.keys.push(ModelKey { key, job: id, request, created_at: now, orphan_until: None });
         }
-        Ok(Receipt { id, duplicate: false })
+        Ok(Receipt::new(id, false))
+    }
+
+    /// Shows the jobs to those who asked, as they are at the end of the batch.
+    pub(super) fn echo(&mut self, new: &[NewJob], answers: &mut [Result<Receipt, EnqueueRefused>]) {
+        for (new, answer) in new.iter().zip(answers) {
+            let Ok(receipt) = answer else { continue };
+            if new.echo {
+                let job = self.jobs.iter().find(|job| job.id == receipt.id);
+                receipt.row = job.map(|job| Box::new(job.job()));
+                self.note("a receipt shows the job as the batch left it");
+            }
+        }
     }
 
     /// The answer that the key's first request got, while its window runs or its job is not
@@ -110,7 +122,7 @@ impl Model {
         }
         Some(if known.request == request {
             self.note("a repeated request finds its job");
-            Ok(Receipt { id: known.job, duplicate: true })
+            Ok(Receipt::new(known.job, true))
         } else {
             self.note("another request with a known key is a conflict");
             Err(EnqueueRefused::IdempotencyConflict { existing: known.job })

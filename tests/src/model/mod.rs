@@ -45,6 +45,7 @@ pub const RULES: &[&str] = &[
     "a lease written by a clock that was set back counts from now on",
     "a lease that ran out with the last attempt is dead-lettered",
     "a paused or full queue lets nothing start",
+    "a receipt shows the job as the batch left it",
     "a permanent failure is dead-lettered at once",
     "a repeated report gets the first answer",
     "a repeated request finds its job",
@@ -149,6 +150,7 @@ impl Model {
         out.promoted = batch.promote.map(|limit| self.promote(now, limit));
         out.purged = batch.purge.map(|purge| self.purge(now, &purge, &batch.policy));
         out.claims = batch.claims.iter().map(|claim| self.claim(now, claim)).collect();
+        self.echo(&batch.enqueues, &mut out.enqueues);
         out.next_due = self.next_due();
         out.next_expiry = self.jobs.iter().filter_map(|job| job.lease_until).min();
         out.changes = self.changes();

@@ -1,11 +1,13 @@
 //! Those who ask: requests, polls, and what other processes have written for them.
 
+use windlass_core::limits::CLAIM_BYTES;
 use windlass_core::machine::{
     Answer, Config, Effect, Input, Limits, Phase, Poll, Request, StoreCall,
 };
 use windlass_core::store::{Batch, Beat, Reader, Store, Worker, WorkerKind};
 use windlass_core::{
-    BatchId, Delay, Demand, Kind, Kinds, Millis, Now, Policy, ProcessId, RequestId, StateName, When,
+    BatchId, Delay, Demand, Kind, Kinds, Millis, NewJob, Now, Payload, Policy, ProcessId,
+    RequestId, StateName, When,
 };
 use windlass_store_memory::MemoryStore;
 use windlass_tests::stage::{Stage, config, job, token, worker_named};
@@ -162,4 +164,41 @@ fn a_remote_worker_that_sends_heartbeats_is_seen_alive() {
     let rows = stage.store.reader().expect("a reader").workers().expect("it reads");
     let remote = rows.iter().find(|row| row.worker.id.as_str() == "remote").expect("it is known");
     assert_eq!(remote.last_seen, stage.now.wall);
+}
+
+/// A poll behind others whose jobs fill what one claim may bring got nothing, and was told that
+/// there is nothing, though its job was there.
+#[test]
+fn a_poll_behind_one_that_fills_the_claim_is_served_by_the_next_commit() {
+    let mut stage = stage(0);
+    let large = Payload::new(&"7".repeat(CLAIM_BYTES / 2)).expect("it is not too large");
+    for _ in 0..5 {
+        stage.enqueue(NewJob { payload: large.clone(), ..job() });
+    }
+    stage.settle();
+    let polls: Vec<RequestId> =
+        (1..=5).map(|n| stage.poll(&format!("w{n}"), Millis::ZERO)).collect();
+    let mut commits = 0;
+    while let Some(call) = stage.take_call() {
+        commits += 1;
+        assert!(commits < 10, "it does not come to rest");
+        stage.make_call(call);
+    }
+    for poll in polls {
+        let answer = stage.answer(poll);
+        assert!(matches!(answer, Some(Answer::Jobs(jobs)) if jobs.len() == 1), "{poll:?}");
+    }
+    assert_eq!(commits, 3, "two jobs fit into one");
+}
+
+/// The local slots that a full claim leaves empty are filled at once, not when a run has ended.
+#[test]
+fn slots_that_a_full_claim_leaves_empty_are_filled_by_the_next_commit() {
+    let mut stage = stage(3);
+    let large = Payload::new(&"7".repeat(CLAIM_BYTES / 2)).expect("it is not too large");
+    for _ in 0..4 {
+        stage.enqueue(NewJob { payload: large.clone(), ..job() });
+    }
+    stage.settle();
+    assert_eq!(stage.machine.running(), 3);
 }

@@ -88,7 +88,7 @@ impl Tx for Shelf {
         Ok((Vec::new(), None))
     }
 
-    fn payloads(&mut self, ids: &[JobId]) -> Found<Vec<Payload>> {
+    fn payloads(&mut self, ids: &[JobId], _: usize) -> Found<Vec<Payload>> {
         assert!(ids.iter().all(|id| *id == self.job.id), "asked for what is not stored: {ids:?}");
         Ok(vec![self.payload.clone(); ids.len()])
     }

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use self::queues::{Place, QueueWork};
 use self::workers::WorkerWork;
-use crate::store::{Changes, Doc, DocWrite, JobRefused, Tx};
+use crate::store::{Changes, Doc, DocWrite, JobRefused, Room, Tx};
 use crate::{
     Gate, IdempotencyKey, Job, JobId, KeyRecord, Millis, Payload, Policy, QueueName, Queues,
     SettingKey, SettingValue, Standing, View, Wall, WorkerId,
@@ -59,6 +59,12 @@ struct Entry {
 /// Where a job lies in the working set, so that it need not be looked for again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Spot(usize);
+
+/// A row as it was before it was replaced.
+pub(super) struct Before {
+    job: Job,
+    touched: bool,
+}
 
 struct KeyEntry {
     record: Option<KeyRecord>,
@@ -204,15 +210,31 @@ impl<'t, T: Tx> Work<'t, T> {
 
     /// Puts the job that lies here in its new state.
     pub(super) fn put_at(&mut self, spot: Spot, job: Job) -> &Job {
+        self.replace(spot, job);
+        self.jobs[spot.0].job.as_ref().expect("it was put there above")
+    }
+
+    /// The same; returns what [`put_back`](Self::put_back) needs to take it back.
+    pub(super) fn replace(&mut self, spot: Spot, job: Job) -> Option<Before> {
         let entry = &mut self.jobs[spot.0];
         debug_assert_eq!(entry.id, job.id, "a job keeps its spot");
-        let (from, to) = (entry.view(), job.state.view());
+        let (from, to, touched) = (entry.view(), job.state.view(), entry.is_touched());
         entry.note_standing();
         let place = entry.place;
-        entry.job = Some(job);
+        let before = entry.job.replace(job);
         self.count(place, from, Some(to));
         self.queues[place.queue].note_move(from, to);
-        self.jobs[spot.0].job.as_ref().expect("it was put there above")
+        before.map(|job| Before { job, touched })
+    }
+
+    /// Puts the row back that lay here before, as if it had never been replaced.
+    pub(super) fn put_back(&mut self, spot: Spot, before: Before) {
+        let entry = &mut self.jobs[spot.0];
+        let (from, to) = (entry.view(), before.job.state.view());
+        entry.from = entry.from.filter(|_| before.touched);
+        entry.job = Some(before.job);
+        let place = entry.place;
+        self.count(place, from, Some(to));
     }
 
     /// Adds a new job.
@@ -258,18 +280,24 @@ impl<'t, T: Tx> Work<'t, T> {
         })
     }
 
-    /// The payloads of these jobs, in this order.
-    pub(super) fn payloads(&mut self, spots: &[Spot]) -> Result<Vec<Payload>, T::Error> {
+    /// The payloads of these jobs, in this order: the first, and then as many as fit into so many
+    /// bytes together with it.
+    pub(super) fn payloads(
+        &mut self,
+        spots: &[Spot],
+        bytes: usize,
+    ) -> Result<Vec<Payload>, T::Error> {
         let entries = spots.iter().map(|spot| &self.jobs[spot.0]);
         let old: Vec<JobId> =
             entries.filter(|one| one.payload.is_none()).map(|one| one.id).collect();
-        let found = if old.is_empty() { Vec::new() } else { self.tx.payloads(&old)? };
+        let found = if old.is_empty() { Vec::new() } else { self.tx.payloads(&old, bytes)? };
         if old.len() == spots.len() {
             return Ok(found);
         }
-        let mut found = found.into_iter();
+        let (mut found, mut room) = (found.into_iter(), Room::new(bytes));
         let entries = spots.iter().map(|spot| &self.jobs[spot.0]);
-        Ok(entries.filter_map(|one| one.payload.clone().or_else(|| found.next())).collect())
+        let payloads = entries.map_while(|one| one.payload.clone().or_else(|| found.next()));
+        Ok(payloads.take_while(|payload| room.takes(payload.as_str().len())).collect())
     }
 
     /// Adds a job as it is stored, unless it is there already.
