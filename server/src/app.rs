@@ -12,6 +12,7 @@ use windlass_runtime_tokio::{Clock, Queue, SystemClock};
 use crate::auth::Tokens;
 use crate::guard::Hosts;
 use crate::hub::Hub;
+use crate::kinds::command::Allowed;
 use crate::limits::{Limits, POLLERS};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
@@ -40,6 +41,8 @@ pub(crate) struct App {
     pub(crate) store: PathBuf,
     /// What this process runs itself.
     pub(crate) local_demand: Option<Demand>,
+    /// Which commands are taken over HTTP.
+    pub(crate) allowed: Allowed,
 }
 
 /// What time it is.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::kinds::KindArgs;
+
 /// A durable background job queue.
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, about, long_about = None)]
@@ -41,8 +43,7 @@ pub(crate) struct ServeArgs {
     /// The address to listen on; port 0 takes a free one.
     #[arg(long, env = "WINDLASS_LISTEN", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
-    /// How many jobs of built-in kinds run here at once. There are no built-in kinds yet: jobs are
-    /// run by remote workers that poll.
+    /// How many jobs of built-in kinds run here at once; with 0 they are left to other processes.
     #[arg(long, env = "WINDLASS_WORKERS", default_value_t = 16)]
     pub(crate) workers: usize,
     /// How long running jobs have after a signal, like 30s or 1m30s.
@@ -81,6 +82,8 @@ pub(crate) struct ServeArgs {
     /// How long dead letters are kept; forever if not given.
     #[arg(long, env = "WINDLASS_KEEP_FAILED", value_parser = duration)]
     pub(crate) keep_failed: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) kinds: KindArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
@@ -159,7 +162,7 @@ impl std::fmt::Display for StoreUrl {
 }
 
 /// A length of time: numbers with ms, s, m, h or d, like 500ms, 30s or 1h30m.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a length of time; write it like 500ms, 30s or 1h30m");
     let mut total = Duration::ZERO;
     let mut rest = text;

@@ -12,6 +12,7 @@ mod guard;
 mod handlers;
 mod http;
 mod hub;
+mod kinds;
 mod limits;
 mod log;
 mod lookup;
@@ -35,6 +36,10 @@ use clap::Parser;
 use cli::{Cli, Command, ServeArgs};
 
 fn main() -> ExitCode {
+    let mut given = std::env::args_os().skip(1);
+    if given.next().is_some_and(|first| first == kinds::command::KEEP) {
+        return kinds::command::keeper::main(given);
+    }
     let cli = Cli::parse();
     let args = match cli.command {
         Some(Command::Serve(args)) => *args,
@@ -46,12 +51,16 @@ fn main() -> ExitCode {
     if let Err(error) = log::start(args.log, &args.log_level, no_colour) {
         return complain(&error, 2);
     }
+    let kinds = match args.kinds.settings(|name| std::env::var_os(name)) {
+        Ok(kinds) => kinds,
+        Err(error) => return complain(&error, 2),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return complain(&format!("the system refused to start: {error}"), 1),
     };
-    let code = match runtime.block_on(serve::serve(cli.store, args, token)) {
+    let code = match runtime.block_on(serve::serve(cli.store, args, kinds, token)) {
         Ok(code) => code,
         Err(error) => complain(&error, 1),
     };

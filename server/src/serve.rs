@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, timeout};
+use windlass_core::{Demand, Kinds, Queues};
 use windlass_runtime_tokio::{Clock, Health, Queue, Report, SystemClock};
 
 use crate::app::{App, Closing, Pollers, Stage};
@@ -19,6 +20,7 @@ use crate::cli::{ServeArgs, StoreUrl};
 use crate::find::Routes;
 use crate::guard::Hosts;
 use crate::hub::Hub;
+use crate::kinds::{self, KindSettings};
 use crate::limits::{BODIES_KIB, Limits};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
@@ -31,6 +33,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(900);
 pub(crate) async fn serve(
     url: StoreUrl,
     args: ServeArgs,
+    kinds: KindSettings,
     admin_token: Option<String>,
 ) -> Result<ExitCode, String> {
     let mut signals = Signals::new().map_err(|error| format!("no signal can be heard: {error}"))?;
@@ -55,7 +58,7 @@ pub(crate) async fn serve(
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     raise_open_files();
     let (stage, closing) = Closing::new();
-    let (app, hub) = start(&url, &args, tokens, closing)?;
+    let (app, hub) = start(&url, &args, kinds, tokens, closing)?;
     let accepting = http::serve(listener, tls.clone(), Arc::clone(&app), Routes::new());
     let accepting = tokio::spawn(accepting);
     announce(&url, &app, address, tls.is_some());
@@ -95,10 +98,11 @@ fn is_lost(health: &Health) -> bool {
 fn start(
     url: &StoreUrl,
     args: &ServeArgs,
+    kinds: KindSettings,
     tokens: Tokens,
     closing: Closing,
 ) -> Result<(Arc<App>, JoinHandle<()>), String> {
-    let queue = store::start(url, args).map_err(|error| error.to_string())?;
+    let queue = store::start(url, args, &kinds).map_err(|error| error.to_string())?;
     let hub = Hub::new(SystemClock.now().wall);
     let following = tokio::spawn(Arc::clone(&hub).follow(queue.events()));
     let limits = Limits {
@@ -123,19 +127,27 @@ fn start(
         closing,
         body_room: Arc::new(Semaphore::new(BODIES_KIB)),
         store: url.path().clone(),
-        local_demand: None,
+        local_demand: (args.workers > 0).then(local_demand),
+        allowed: kinds.allowed,
     };
     Ok((Arc::new(app), following))
+}
+
+/// What the workers of this process take.
+fn local_demand() -> Demand {
+    Demand { queues: Queues::All, kinds: Kinds::only(kinds::names()) }
 }
 
 /// Says on standard output where it listens, which store it uses, and what to try first.
 fn announce(url: &StoreUrl, app: &App, address: SocketAddr, tls: bool) {
     let scheme = if tls { "https" } else { "http" };
     let token = if app.tokens.is_empty() { "" } else { " -H \"Authorization: Bearer $TOKEN\"" };
-    let runs = match store::BUILT_IN.as_slice() {
-        [] => "no built-in kinds; jobs are run by workers that poll POST /jobs/poll".into(),
-        kinds => format!("{kinds:?}"),
+    let here = if app.local_demand.is_some() {
+        format!("jobs of the kinds {} here; ", kinds::BUILT_IN.join(", "))
+    } else {
+        String::new()
     };
+    let runs = format!("{here}others by workers that poll POST /jobs/poll");
     let text = format!(
         "windlass {} listens on {scheme}://{address}\n\
          store   {url}\n\

@@ -10,6 +10,7 @@ use windlass_store_sqlite::SqliteStore;
 
 use crate::app::PRESENCE;
 use crate::cli::{ServeArgs, StoreUrl};
+use crate::kinds::{self, KindSettings};
 
 /// Why there is no queue.
 #[derive(Debug, Error)]
@@ -21,21 +22,25 @@ pub(crate) enum OpenError {
 }
 
 /// Opens the store and starts the queue.
-pub(crate) fn start(url: &StoreUrl, args: &ServeArgs) -> Result<Queue, OpenError> {
+pub(crate) fn start(
+    url: &StoreUrl,
+    args: &ServeArgs,
+    kinds: &KindSettings,
+) -> Result<Queue, OpenError> {
     let failed = |why: String| OpenError::Store { store: url.to_string(), why };
     match url {
         StoreUrl::Sqlite(path) => {
             let store = SqliteStore::open(path).map_err(|error| failed(error.to_string()))?;
-            Ok(configured(store, args).start()?)
+            Ok(configured(store, args, kinds).start()?)
         }
         StoreUrl::Redb(path) => {
             let store = RedbStore::open(path).map_err(|error| failed(error.to_string()))?;
-            Ok(configured(store, args).start()?)
+            Ok(configured(store, args, kinds).start()?)
         }
     }
 }
 
-fn configured<S>(store: S, args: &ServeArgs) -> Builder<S>
+fn configured<S>(store: S, args: &ServeArgs, kinds: &KindSettings) -> Builder<S>
 where
     S: Store + Send + 'static,
     S::Reader: Send + 'static,
@@ -54,24 +59,11 @@ where
             failed: args.keep_failed.map(millis),
             cancelled: args.keep_done.map(millis),
         });
-    with_built_in_kinds(builder, args.workers)
+    kinds::register(builder, args.workers, kinds)
 }
 
 /// Events that wait for the hub, which only counts and keeps them.
 const EVENT_BUFFER: usize = 65_536;
-
-/// The kinds that the server runs itself. There are none yet, so it has no local workers either;
-/// a kind is added here, and `BUILT_IN` with it.
-fn with_built_in_kinds<S>(builder: Builder<S>, _workers: usize) -> Builder<S>
-where
-    S: Store + Send + 'static,
-    S::Reader: Send + 'static,
-{
-    builder
-}
-
-/// The kinds that the server runs itself.
-pub(crate) const BUILT_IN: [&str; 0] = [];
 
 /// The name of this machine, as far as it can be shown.
 fn host_name() -> String {

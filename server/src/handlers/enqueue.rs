@@ -11,13 +11,13 @@ use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
 use crate::wire::{self, Batch, BatchAnswer, BatchResult, Enqueued, NewJob};
 
-/// Kinds that run things on the server's own machine: not for those who reach it over HTTP.
-const GUARDED: [&str; 1] = ["command"];
+/// The kind that runs things on the server's own machine: not for all who reach it over HTTP.
+const GUARDED: &str = "command";
 
 /// `POST /jobs`
 pub(crate) async fn one(call: Call) -> Answer {
     let key = idempotency_key(&call.headers)?;
-    let job = parse(&call.body, key)?;
+    let job = parse(&call.app, &call.body, key)?;
     let app = &call.app;
     let receipt = app.queue.try_enqueue(job.clone()).await?;
     if receipt.duplicate {
@@ -58,8 +58,8 @@ pub(crate) async fn batch(call: Call) -> Answer {
         let detail = format!("must hold 1 to {JOBS_PER_REQUEST} jobs, not {count}; split it");
         return Err(Problem::field("/jobs", detail));
     }
-    let parsed: Vec<Result<core::NewJob, Problem>> =
-        batch.jobs.iter().map(|raw: &&RawValue| parse(raw.get().as_bytes(), None)).collect();
+    let parse = |raw: &&RawValue| parse(&call.app, raw.get().as_bytes(), None);
+    let parsed: Vec<Result<core::NewJob, Problem>> = batch.jobs.iter().map(parse).collect();
     let good: Vec<core::NewJob> = parsed.iter().flatten().cloned().collect();
     let mut stored = Vec::new().into_iter();
     if !good.is_empty() {
@@ -79,14 +79,12 @@ pub(crate) async fn batch(call: Call) -> Answer {
     router::json(StatusCode::ACCEPTED, &BatchAnswer { results })
 }
 
-fn parse(body: &[u8], key: Option<&str>) -> Result<core::NewJob, Problem> {
+fn parse(app: &App, body: &[u8], key: Option<&str>) -> Result<core::NewJob, Problem> {
     let job = wire::json::<NewJob<'_>>(body)?.check(key)?;
-    if GUARDED.contains(&job.kind.as_str()) {
-        let detail = format!(
-            "jobs of kind `{}` run on the server's machine and are not taken over HTTP; \
-             enqueue them on the command line",
-            job.kind
-        );
+    if job.kind.as_str() == GUARDED
+        && let Err(why) = app.allowed.check(job.payload.as_str())
+    {
+        let detail = format!("jobs of the kind `{GUARDED}` run on the server's machine: {why}");
         return Err(Problem::new(problem::KIND_NOT_ALLOWED, detail));
     }
     Ok(job)
