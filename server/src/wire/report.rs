@@ -29,7 +29,7 @@ pub(crate) struct Poll {
     worker: String,
     /// The queues to take jobs from; `["default"]` if absent.
     queues: Option<Vec<String>>,
-    /// The kinds it can run; every kind if absent.
+    /// The kinds it can run; if absent, every kind but the built-in ones.
     kinds: Option<Vec<String>>,
     /// How many jobs it takes at most; 1 if absent.
     #[schemars(range(min = 1, max = 1_000))]
@@ -52,7 +52,7 @@ impl Poll {
             Some(names) => list(&mut faults, "/queues", names, QueueName::new),
         };
         let kinds = match &self.kinds {
-            None => Kinds::All,
+            None => crate::kinds::others(),
             Some(names) => Kinds::only(list(&mut faults, "/kinds", names, Kind::new)),
         };
         let max = self.max.unwrap_or(1);

@@ -6,6 +6,7 @@ mod common;
 mod document;
 mod ending;
 mod events;
+mod kinds;
 mod limits;
 mod routes;
 mod secure;

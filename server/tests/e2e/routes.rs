@@ -326,7 +326,7 @@ fn the_figures_of_the_contract_are_all_there_and_count() {
         "windlass_job_run_seconds_count 1",
         "windlass_lease_expired_total 0",
         "windlass_stale_reports_total 1",
-        r#"windlass_worker_slots{state="free"} 0"#,
+        r#"windlass_worker_slots{state="free"} 16"#,
         "windlass_commit_seconds_bucket",
         "windlass_commit_batch_commands_bucket",
         "windlass_mailbox_depth 0",
