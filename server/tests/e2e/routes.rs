@@ -286,6 +286,8 @@ fn the_server_tells_about_itself() {
         let remote = remote.expect("a worker that polls is known");
         assert_eq!((&remote["kind"], &remote["alive"]), (&json!("remote"), &json!(true)));
         assert_eq!(remote["running"], json!([1]));
+        let wants = ["stopping", "slots", "queues", "kinds"].map(|field| &remote[field]);
+        assert_eq!(wants, [&json!(false), &json!(1), &json!(["default"]), &json!(null)]);
         let page = server.get("/");
         assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
         assert!(page.text().contains("<td>default</td>"));
