@@ -22,8 +22,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::family;
-use super::output::Tail;
 use super::protocol::{KEEP, Report, TERM, Task};
+use crate::kinds::output::Tail;
 
 /// How long a keeper has to kill and collect everything, before it is itself taken to be stuck.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -89,7 +89,7 @@ fn a_command_has_its_grace_to_clean_up_and_so_have_its_children() {
     let child = r#"trap 'echo child >> "$1/cleaned"; exit' TERM; echo $$ >> "$1/pids"
                    while :; do sleep 0.1; done"#;
     let text = format!(
-        "sh -c '{}' sh \"$1\" & trap 'echo parent >> \"$1/cleaned\"; exit 0' TERM
+        "trap 'echo parent >> \"$1/cleaned\"; exit 0' TERM; sh -c '{}' sh \"$1\" &
          while :; do sleep 0.1; done",
         child.replace('\'', "'\\''")
     );
