@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 
 use super::command::{Allowed, Limits, Settings};
 use super::webhook::{self, Block, Reach, Secrets};
@@ -53,7 +54,7 @@ pub(crate) struct KindArgs {
     #[arg(long, env = "WINDLASS_WEBHOOK_ALLOW", value_delimiter = ',', value_name = "CIDR")]
     pub(crate) webhook_allow: Vec<Block>,
     /// Lets webhooks reach every address, this machine and private networks included.
-    #[arg(long, env = "WINDLASS_WEBHOOK_ALLOW_PRIVATE")]
+    #[arg(long, env = "WINDLASS_WEBHOOK_ALLOW_PRIVATE", value_parser = BoolishValueParser::new())]
     pub(crate) webhook_allow_private: bool,
     /// For a connection to a receiver to be made.
     #[arg(long, env = "WINDLASS_WEBHOOK_CONNECT_TIMEOUT", default_value = "10s",
@@ -97,11 +98,9 @@ impl KindArgs {
             connect_timeout: self.webhook_connect_timeout,
             timeout: self.webhook_timeout,
         };
-        Ok(KindSettings {
-            command: Arc::new(command),
-            webhook,
-            allowed: Allowed(self.allow_command.clone()),
-        })
+        // A variable that is set to nothing allows nothing.
+        let allowed = self.allow_command.iter().filter(|name| !name.is_empty()).cloned().collect();
+        Ok(KindSettings { command: Arc::new(command), webhook, allowed: Allowed(allowed) })
     }
 }
 
@@ -142,6 +141,7 @@ mod tests {
         let usual = settings(&[]).unwrap();
         assert!(usual.command.env.iter().any(|(name, _)| name == "PATH"));
         assert!(usual.allowed.0.is_empty());
+        assert!(settings(&["--allow-command", ""]).unwrap().allowed.0.is_empty());
     }
 
     #[test]
