@@ -1,12 +1,15 @@
 //! The flags of the built-in kinds, and what they mean.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 
 use super::command::{Allowed, Limits, Settings};
+use super::webhook::{self, Block, Reach, Secrets};
 use super::{KindSettings, MAX_GRACE};
 use crate::cli::duration;
 
@@ -42,6 +45,24 @@ pub(crate) struct KindArgs {
     #[arg(long, env = "WINDLASS_COMMAND_OPEN_FILES", value_name = "FILES", default_value_t = 1024,
         value_parser = clap::value_parser!(u64).range(16..))]
     pub(crate) command_open_files: u64,
+    /// A file of secrets that webhooks are signed with, one per line: `whsec_` and base64, or any
+    /// text; with several, each signs. More may be in the environment variable
+    /// `WINDLASS_WEBHOOK_SECRET`.
+    #[arg(long, env = "WINDLASS_WEBHOOK_SECRET_FILE", value_name = "FILE")]
+    pub(crate) webhook_secret_file: Option<PathBuf>,
+    /// Addresses that webhooks may reach beside public ones, like 10.1.0.0/16; may be given again.
+    #[arg(long, env = "WINDLASS_WEBHOOK_ALLOW", value_delimiter = ',', value_name = "CIDR")]
+    pub(crate) webhook_allow: Vec<Block>,
+    /// Lets webhooks reach every address, this machine and private networks included.
+    #[arg(long, env = "WINDLASS_WEBHOOK_ALLOW_PRIVATE", value_parser = BoolishValueParser::new())]
+    pub(crate) webhook_allow_private: bool,
+    /// For a connection to a receiver to be made.
+    #[arg(long, env = "WINDLASS_WEBHOOK_CONNECT_TIMEOUT", default_value = "10s",
+        value_parser = duration)]
+    pub(crate) webhook_connect_timeout: Duration,
+    /// For a receiver to answer, all in all.
+    #[arg(long, env = "WINDLASS_WEBHOOK_TIMEOUT", default_value = "30s", value_parser = duration)]
+    pub(crate) webhook_timeout: Duration,
 }
 
 impl KindArgs {
@@ -67,10 +88,19 @@ impl KindArgs {
             open_files: Some(self.command_open_files),
         };
         let command = Settings { grace: self.command_grace, env: seen, limits };
-        Ok(KindSettings {
-            command: Arc::new(command),
-            allowed: Allowed(self.allow_command.clone()),
-        })
+        let secret = env("WINDLASS_WEBHOOK_SECRET").and_then(|text| text.into_string().ok());
+        let webhook = webhook::Settings {
+            reach: Reach {
+                everywhere: self.webhook_allow_private,
+                also: self.webhook_allow.clone(),
+            },
+            secrets: Secrets::load(self.webhook_secret_file.as_deref(), secret.as_deref())?,
+            connect_timeout: self.webhook_connect_timeout,
+            timeout: self.webhook_timeout,
+        };
+        // A variable that is set to nothing allows nothing.
+        let allowed = self.allow_command.iter().filter(|name| !name.is_empty()).cloned().collect();
+        Ok(KindSettings { command: Arc::new(command), webhook, allowed: Allowed(allowed) })
     }
 }
 
@@ -96,7 +126,8 @@ mod tests {
     fn settings(args: &[&str]) -> Result<KindSettings, String> {
         let args = ["windlass"].iter().chain(args);
         let alone = Alone::try_parse_from(args).map_err(|error| error.to_string())?;
-        alone.kinds.settings(|name| (name != "UNSET").then(|| format!("of {name}").into()))
+        let unset = |name: &str| name == "UNSET" || name.starts_with("WINDLASS");
+        alone.kinds.settings(|name| (!unset(name)).then(|| format!("of {name}").into()))
     }
 
     #[test]
@@ -110,6 +141,7 @@ mod tests {
         let usual = settings(&[]).unwrap();
         assert!(usual.command.env.iter().any(|(name, _)| name == "PATH"));
         assert!(usual.allowed.0.is_empty());
+        assert!(settings(&["--allow-command", ""]).unwrap().allowed.0.is_empty());
     }
 
     #[test]

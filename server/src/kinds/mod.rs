@@ -4,6 +4,8 @@
 mod args;
 pub(crate) mod command;
 mod noop;
+mod output;
+pub(crate) mod webhook;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +17,13 @@ use windlass_runtime_tokio::{Builder, Context, IntoVerdict};
 pub(crate) use args::KindArgs;
 
 /// The names of these kinds.
-pub(crate) const BUILT_IN: [&str; 2] = ["command", noop::NOOP];
+pub(crate) const BUILT_IN: [&str; 3] = ["command", "webhook", noop::NOOP];
 
 /// How the built-in kinds are run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KindSettings {
     pub(crate) command: Arc<command::Settings>,
+    pub(crate) webhook: webhook::Settings,
     /// What may be enqueued over HTTP.
     pub(crate) allowed: command::Allowed,
 }
@@ -51,12 +54,17 @@ where
     }
     command::prepare();
     let commands = Arc::clone(&settings.command);
+    let webhooks = Arc::new(webhook::Sender::new(&settings.webhook));
     noop::register(builder)
         .workers(workers)
         .stop_grace(settings.command.grace.saturating_add(command::RESERVE))
         .handler("command", move |payload: command::Payload, ctx: Context| {
             let running = command::run(Arc::clone(&commands), payload, ctx);
             async move { Outcome(running.await) }
+        })
+        .handler("webhook", move |payload: webhook::Payload, ctx: Context| {
+            let sending = webhook::run(Arc::clone(&webhooks), payload, ctx);
+            async move { Outcome(sending.await) }
         })
 }
 

@@ -2,6 +2,7 @@
 
 mod command;
 mod escape;
+mod webhook;
 
 use std::path::Path;
 

@@ -35,33 +35,22 @@ pub(super) fn kill_descendants() {
     }
 }
 
-/// How often strays are looked for; those of one look may have had children meanwhile.
-const LOOKS: usize = 100;
-
-/// Ends those children of this process that are not among the known ones, with all that descends
-/// from them: what a keeper that was killed had kept. Says how many are left, because they cannot
-/// be killed.
-pub(super) fn end_strays(known: &dyn Fn(Pid) -> bool) -> usize {
+/// Kills those children of this process that are not among the known ones, with all that descends
+/// from them: what a keeper that was killed had kept. Collects those that have ended, and says how
+/// many there were; it is called until there are none, because they may have had children meanwhile.
+pub(super) fn kill_strays(known: &dyn Fn(Pid) -> bool) -> usize {
     let me = rustix::process::getpid();
-    let mut left = 0;
-    for _ in 0..LOOKS {
-        let all = relations();
-        let children = all.iter().filter(|(_, parent)| *parent == me).map(|(pid, _)| *pid);
-        let strays: Vec<Pid> = children.filter(|pid| !known(*pid)).collect();
-        left = strays.len();
-        if left == 0 {
-            break;
+    let all = relations();
+    let children = all.iter().filter(|(_, parent)| *parent == me).map(|(pid, _)| *pid);
+    let strays: Vec<Pid> = children.filter(|pid| !known(*pid)).collect();
+    for stray in &strays {
+        for pid in descendants(*stray, &all) {
+            let _ = kill_process(pid, Signal::KILL);
         }
-        for stray in strays {
-            for pid in descendants(stray, &all) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            let _ = kill_process(stray, Signal::KILL);
-            let _ = waitpid(Some(stray), WaitOptions::NOHANG);
-        }
-        std::thread::yield_now();
+        let _ = kill_process(*stray, Signal::KILL);
+        let _ = waitpid(Some(*stray), WaitOptions::NOHANG);
     }
-    left
+    strays.len()
 }
 
 /// All that descend from a process, which is not among them.

@@ -2,7 +2,8 @@
 //!
 //! It adopts whatever the command leaves behind, and tells the end of the command only once nothing
 //! of it is left. It hears orders on its standard input; when that ends, because the server says so
-//! or has died, everything is killed at once. It knows no time: the server says when.
+//! or has died, everything is killed at once. When a command has had its time is for the server to
+//! say.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -18,6 +19,7 @@ use rustix::process::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
+use tokio::time::Instant;
 
 use super::family;
 use super::protocol::{Limits, Report, TERM, Task};
@@ -99,6 +101,10 @@ fn limit(limits: Limits) {
 /// How often killed processes are looked for that had children in the meantime.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+/// After which what cannot be killed, because it runs with other rights, is left. Otherwise its job
+/// would never end.
+const GIVE_UP: Duration = Duration::from_secs(10);
+
 /// A command that was started.
 struct Kept {
     command: Pid,
@@ -119,12 +125,17 @@ impl Kept {
     /// Waits until nothing of the command is left.
     async fn attend(mut self, control: &mut UnixStream) -> Report {
         let mut open = true;
+        let mut give_up = None;
         while self.reap() {
             // What a command that ended by itself leaves behind has no claim to go on. If it was
             // told to end, the others of its group have the rest of their time.
             self.killing |= self.ended.is_some() && !self.told;
             if self.killing {
                 self.kill();
+                let at = *give_up.get_or_insert_with(|| Instant::now() + GIVE_UP);
+                if self.ended.is_some() && Instant::now() >= at {
+                    break;
+                }
             }
             let mut order = [0];
             tokio::select! {

@@ -6,7 +6,6 @@
 
 mod family;
 pub(crate) mod keeper;
-mod output;
 mod payload;
 mod process;
 mod protocol;

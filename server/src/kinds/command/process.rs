@@ -22,8 +22,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::family;
-use super::output::Tail;
 use super::protocol::{KEEP, Report, TERM, Task};
+use crate::kinds::output::Tail;
 
 /// How long a keeper has to kill and collect everything, before it is itself taken to be stuck.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -159,7 +159,7 @@ impl Attendance {
             keepers().remove(&pid);
         }
         if !done {
-            let _ = tokio::task::spawn_blocking(end_strays).await;
+            end_strays().await;
         }
     }
 }
@@ -183,13 +183,26 @@ impl Stage {
     }
 }
 
-fn end_strays() {
-    let keepers = keepers();
-    let known = |pid: Pid| {
-        u32::try_from(pid.as_raw_nonzero().get()).is_ok_and(|pid| keepers.contains(&pid))
-    };
-    let left = family::end_strays(&known);
-    if left > 0 {
-        tracing::error!(left, "processes that a command left behind cannot be killed");
+/// How often, and how many times, strays are looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const LOOKS: usize = 200;
+
+/// Ends what keepers that were killed had kept.
+async fn end_strays() {
+    let mut left = 0;
+    for _ in 0..LOOKS {
+        left = look_for_strays();
+        if left == 0 {
+            return;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
+    tracing::error!(left, "processes that a command left behind cannot be killed");
+}
+
+fn look_for_strays() -> usize {
+    let keepers = keepers();
+    family::kill_strays(&|pid: Pid| {
+        u32::try_from(pid.as_raw_nonzero().get()).is_ok_and(|pid| keepers.contains(&pid))
+    })
 }
