@@ -162,6 +162,12 @@ impl Context {
         self.stop_reason().is_some()
     }
 
+    /// How long a handler that is told to stop for this reason has to return, from when it is
+    /// told, before it is dropped where it awaits.
+    pub fn stop_grace(&self, reason: StopReason) -> Duration {
+        Duration::from_millis(self.attempt.grace(reason).get())
+    }
+
     /// Ends when this attempt is to stop, and says why.
     pub async fn stopping(&self) -> StopReason {
         self.attempt.stopping().await

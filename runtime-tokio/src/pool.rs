@@ -154,8 +154,10 @@ fn finish(attempt: &Attempt, duty: Duty, verdict: Option<Verdict>, started: u64)
     duty.report(verdict);
 }
 
+/// A handler that says itself that it ran too long was told so, and knows more about it.
 fn is_passing(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Fail(failure) if failure.retryable)
+    let Verdict::Fail(failure) = verdict else { return false };
+    failure.retryable && failure.kind != FailureKind::TimedOut
 }
 
 fn log(verdict: Option<&Verdict>, told: Option<StopReason>) {

@@ -12,6 +12,7 @@ use crate::auth::Tokens;
 use crate::guard::Hosts;
 use crate::hub::Hub;
 use crate::keeper::Keeper;
+use crate::kinds::command::Allowed;
 use crate::limits::{BODIES_KIB, Limits};
 use crate::lookup::Lookup;
 use crate::metrics::Figures;
@@ -38,6 +39,8 @@ pub(crate) struct App {
     pub(crate) upkeep: Semaphore,
     /// What this process lives by.
     pub(crate) settings: Arc<Followed>,
+    /// Which commands are taken over HTTP.
+    pub(crate) allowed: Allowed,
     /// Whether callers are whoever started this process, and may run commands with it.
     pub(crate) trusted: bool,
 }
@@ -65,6 +68,7 @@ impl App {
             keeper,
             upkeep: Semaphore::new(1),
             settings,
+            allowed: Allowed::default(),
             trusted: false,
         }
     }

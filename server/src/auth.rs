@@ -209,13 +209,13 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
 }
 
 #[cfg(unix)]
-fn readable_by_all(path: &Path) -> bool {
+pub(crate) fn readable_by_all(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
 #[cfg(not(unix))]
-fn readable_by_all(_: &Path) -> bool {
+pub(crate) fn readable_by_all(_: &Path) -> bool {
     false
 }
 

@@ -11,10 +11,15 @@ use windlass_runtime_tokio::{Clock, SystemClock};
 use crate::cli::LogFormat;
 use crate::wire::rfc3339;
 
+const NOT_OF_ATTEMPTS: &str = "windlass_runtime_tokio::pool=off";
+
 /// Starts the log. `filter` is as in `RUST_LOG`, like `debug` or `windlass=debug`.
 pub(crate) fn start(format: LogFormat, filter: &str, no_colour: bool) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter)
-        .map_err(|error| format!("--log-level {filter:?} is not a filter: {error}"))?;
+        .map_err(|error| format!("--log-level {filter:?} is not a filter: {error}"))?
+        // It tells the error of each attempt, which may hold parts of payloads; the hub tells the
+        // attempt.
+        .add_directive(NOT_OF_ATTEMPTS.parse().map_err(|error| format!("{error}"))?);
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_timer(Stamp)

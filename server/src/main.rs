@@ -16,11 +16,11 @@ mod handlers;
 mod http;
 mod hub;
 mod keeper;
+mod kinds;
 mod limits;
 mod log;
 mod lookup;
 mod metrics;
-mod noop;
 mod notify;
 mod openapi;
 mod out;
@@ -47,6 +47,10 @@ use cli::{Cli, Command, LogFormat, ServeArgs, StoreUrl, Target};
 use commands::worker::{Action, WorkerArgs};
 
 fn main() -> ExitCode {
+    let mut given = std::env::args_os().skip(1);
+    if given.next().is_some_and(|first| first == kinds::command::KEEP) {
+        return kinds::command::keeper::main(given);
+    }
     let matches = Cli::command().get_matches();
     let given = matches.value_source("store").is_some_and(|source| source != DefaultValue);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -72,8 +76,13 @@ fn show(mut target: Target, args: ServeArgs, token: Option<String>) -> ExitCode 
 }
 
 fn serve(target: Target, args: ServeArgs, token: Option<String>) -> ExitCode {
+    let kinds = match args.kinds.settings(|name| std::env::var_os(name)) {
+        Ok(kinds) => kinds,
+        Err(error) => return complain(&error, 2),
+    };
     let (log, level) = (args.log, args.log_level.clone());
-    stay(log, &level, &mut Runtime::new_multi_thread(), serve::serve(target.store, args, token))
+    let serving = serve::serve(target.store, args, kinds, token);
+    stay(log, &level, &mut Runtime::new_multi_thread(), serving)
 }
 
 /// `worker`: starting takes processes; the rest is asked of the store or a server.
@@ -81,8 +90,13 @@ fn worker_command(target: &Target, args: WorkerArgs, token: Option<String>) -> E
     let store = target.store.clone();
     match args.action {
         Action::Run(args) => {
+            let args = args.work;
+            let kinds = match args.kinds.settings(|name| std::env::var_os(name)) {
+                Ok(kinds) => kinds,
+                Err(error) => return complain(&error, 2),
+            };
             let (log, level) = (args.log, args.log_level.clone());
-            stay(log, &level, &mut Runtime::new_multi_thread(), worker::run(store, args))
+            stay(log, &level, &mut Runtime::new_multi_thread(), worker::run(store, args, kinds))
         }
         Action::Start(args) if args.detach => commands::worker::detach(target, &args),
         Action::Start(args) => {
@@ -94,7 +108,7 @@ fn worker_command(target: &Target, args: WorkerArgs, token: Option<String>) -> E
             }
             let (log, level) = (args.work.log, args.work.log_level.clone());
             // On this very thread: the system ends workers with the thread that started them.
-            stay(log, &level, &mut Runtime::new_current_thread(), worker::mind(store, args))
+            stay(log, &level, &mut Runtime::new_current_thread(), worker::mind(args))
         }
         action => commands::main(target, Command::Worker(WorkerArgs { action }), token),
     }

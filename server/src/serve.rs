@@ -18,6 +18,7 @@ use crate::auth::Tokens;
 use crate::cli::{ServeArgs, StoreUrl};
 use crate::find::Routes;
 use crate::guard::Hosts;
+use crate::kinds::{self, KindSettings};
 use crate::limits::Limits;
 use crate::settings::Given;
 use crate::store::Purpose;
@@ -30,6 +31,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(900);
 pub(crate) async fn serve(
     url: StoreUrl,
     args: ServeArgs,
+    kinds: KindSettings,
     admin_token: Option<String>,
 ) -> Result<ExitCode, String> {
     let mut signals = Signals::new().map_err(|error| format!("no signal can be heard: {error}"))?;
@@ -54,7 +56,7 @@ pub(crate) async fn serve(
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     raise_open_files();
     let (stage, closing) = Closing::new();
-    let (app, hub) = start(&url, &args, tokens, closing)?;
+    let (app, hub) = start(&url, &args, kinds, tokens, closing)?;
     let accepting = http::serve(listener, tls.clone(), Arc::clone(&app), Routes::new());
     let accepting = tokio::spawn(accepting);
     announce(&url, &app, address, tls.is_some());
@@ -93,6 +95,7 @@ pub(crate) fn is_lost(health: &Health) -> bool {
 fn start(
     url: &StoreUrl,
     args: &ServeArgs,
+    kinds: KindSettings,
     tokens: Tokens,
     closing: Closing,
 ) -> Result<(Arc<App>, JoinHandle<()>), String> {
@@ -101,7 +104,7 @@ fn start(
         demo::settings(&mut flags);
     }
     let given = Given::from_environment(&flags)?;
-    let started = store::start(url, Purpose::Serve(args), given);
+    let started = store::start(url, Purpose::Serve(args, &kinds), given);
     let started = started.map_err(|error| error.to_string())?;
     let limits = Limits {
         body: args.limits.max_body,
@@ -114,7 +117,9 @@ fn start(
         ..Limits::default()
     };
     let hosts = Hosts::new(&args.hosts);
-    let app = App { tokens, hosts, limits, ..App::new(started, url.path().clone(), closing) };
+    let allowed = kinds.allowed;
+    let app = App::new(started, url.path().clone(), closing);
+    let app = App { tokens, hosts, limits, allowed, ..app };
     let following = tokio::spawn(Arc::clone(&app.hub).follow(app.queue.events()));
     Ok((Arc::new(app), following))
 }
@@ -123,10 +128,12 @@ fn start(
 fn announce(url: &StoreUrl, app: &App, address: SocketAddr, tls: bool) {
     let scheme = if tls { "https" } else { "http" };
     let token = if app.tokens.is_empty() { "" } else { " -H \"Authorization: Bearer $TOKEN\"" };
-    let runs = match store::BUILT_IN.as_slice() {
-        [] => "no built-in kinds; jobs are run by workers that poll POST /jobs/poll".into(),
-        kinds => format!("{kinds:?}"),
+    let here = if app.queue.metrics().workers > 0 {
+        format!("jobs of the kinds {} here; ", kinds::BUILT_IN.join(", "))
+    } else {
+        String::new()
     };
+    let runs = format!("{here}others by workers that poll POST /jobs/poll");
     let text = format!(
         "windlass {} listens on {scheme}://{address}\n\
          store   {url}\n\

@@ -11,10 +11,11 @@ use windlass_store_redb::RedbStore;
 use windlass_store_sqlite::SqliteStore;
 
 use crate::cli::{ServeArgs, StoreUrl};
+use crate::demo;
 use crate::keeper::Keeper;
+use crate::kinds::{self, KindSettings};
 use crate::settings::{Followed, Given, Id, Levels};
 use crate::worker::WorkArgs;
-use crate::{demo, noop};
 
 /// Why there is no queue.
 #[derive(Debug, Error)]
@@ -36,9 +37,9 @@ pub(crate) enum OpenError {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Purpose<'a> {
     /// To serve: with presence, retention and the kinds that are built in.
-    Serve(&'a ServeArgs),
+    Serve(&'a ServeArgs, &'a KindSettings),
     /// To run jobs beside others, on a store that several processes share.
-    Work(&'a WorkArgs),
+    Work(&'a WorkArgs, &'a KindSettings),
     /// To answer a few calls of a command. It runs nothing, and nobody sees it come and go.
     Direct,
 }
@@ -93,27 +94,27 @@ where
     let builder = Runtime::builder(store).policy(levels.policy());
     let queue = match purpose {
         Purpose::Direct => builder.start()?,
-        Purpose::Serve(args) => {
+        Purpose::Serve(args, kinds) => {
             let builder = builder.mailbox(args.limits.mailbox).event_buffer(EVENT_BUFFER);
             let builder = if args.demo && levels.slots(Id::Workers) > 0 {
                 demo::register(builder)
             } else {
                 builder
             };
-            with_built_in_kinds(present(builder, &levels), levels.slots(Id::Workers)).start()?
+            kinds::register(present(builder, &levels), levels.slots(Id::Workers), kinds).start()?
         }
-        Purpose::Work(args) => {
+        Purpose::Work(args, kinds) => {
             let builder = present(builder, &levels).worker_kind(WorkerKind::Process);
             let builder = match args.queues.as_slice() {
                 [] => builder,
                 names => builder.queues(names.iter().map(String::as_str)),
             };
-            with_built_in_kinds(builder, levels.slots(Id::WorkerConcurrency)).start()?
+            kinds::register(builder, levels.slots(Id::WorkerConcurrency), kinds).start()?
         }
     };
     let slots = match purpose {
-        Purpose::Serve(_) => Some(Id::Workers),
-        Purpose::Work(_) => Some(Id::WorkerConcurrency),
+        Purpose::Serve(..) => Some(Id::Workers),
+        Purpose::Work(..) => Some(Id::WorkerConcurrency),
         Purpose::Direct => None,
     };
     let settings = Followed::new(given, slots, levels);
@@ -135,19 +136,6 @@ where
 
 /// Events that wait for the hub, which only counts and keeps them.
 const EVENT_BUFFER: usize = 65_536;
-
-/// The kinds that servers and worker processes run themselves.
-fn with_built_in_kinds<S>(builder: Builder<S>, workers: usize) -> Builder<S>
-where
-    S: Store + Send + 'static,
-    S::Reader: Send + 'static,
-{
-    // Without workers nothing is run here, and no handler is registered.
-    if workers == 0 { builder } else { noop::register(builder).workers(workers) }
-}
-
-/// The kinds that are run here.
-pub(crate) const BUILT_IN: [&str; 1] = [noop::NOOP];
 
 /// The name of this machine, as far as it can be shown.
 fn host_name() -> String {

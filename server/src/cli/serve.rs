@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::values::duration;
+use crate::kinds::KindArgs;
 use crate::settings::Flags;
 
 /// Serve the HTTP API.
@@ -48,6 +49,8 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) demo: bool,
     #[command(flatten)]
+    pub(crate) kinds: KindArgs,
+    #[command(flatten)]
     pub(crate) settings: Flags,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
@@ -88,14 +91,4 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
-}
-
-impl LogFormat {
-    /// As it is written on the command line.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
 }

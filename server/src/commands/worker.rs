@@ -12,7 +12,7 @@ use super::{Session, block_on};
 use crate::cli::{StoreUrl, Target, duration};
 use crate::client::{Client, Failure, Store, segment};
 use crate::out::{Column, Out, Table, age};
-use crate::worker::{self, StartArgs, WorkArgs};
+use crate::worker::{self, StartArgs};
 
 /// Run worker processes on the same store, see them, stop them.
 ///
@@ -44,7 +44,7 @@ pub(crate) enum Action {
     Stop(StopArgs),
     /// Be one worker process.
     #[command(hide = true)]
-    Run(WorkArgs),
+    Run(StartArgs),
 }
 
 #[derive(Debug, Args)]

@@ -29,7 +29,7 @@ pub(crate) struct Poll {
     worker: String,
     /// The queues to take jobs from; `["default"]` if absent.
     queues: Option<Vec<String>>,
-    /// The kinds it can run; every kind if absent.
+    /// The kinds it can run; if absent, every kind but the built-in ones.
     kinds: Option<Vec<String>>,
     /// How many jobs it takes at most; 1 if absent. Fewer come when their payloads would exceed
     /// 32 MiB.
@@ -53,7 +53,7 @@ impl Poll {
             Some(names) => list(&mut faults, "/queues", names, QueueName::new),
         };
         let kinds = match &self.kinds {
-            None => Kinds::All,
+            None => crate::kinds::others(),
             Some(names) => Kinds::only(list(&mut faults, "/kinds", names, Kind::new)),
         };
         let max = self.max.unwrap_or(1);

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Ready, StartArgs};
+use super::{Ready, StartArgs, told_again};
 use crate::cli::StoreUrl;
 
 /// Starts the minder of so many workers, and waits until each is registered. Returns them and
@@ -18,8 +18,7 @@ pub(crate) fn detach(url: &StoreUrl, args: &StartArgs) -> Result<(Vec<Ready>, Pa
         log(&path).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     let failed = |error: std::io::Error| format!("no process could be started: {error}");
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.arg("--store").arg(url.to_string()).args(["worker", "start", "--detached"]);
-    command.args(["--count", &args.count.to_string()]).args(args.work.arguments());
+    command.args(told_again(std::env::args_os().skip(1), &[("--detach", "--detached")]));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().map_err(failed)?;
     let mut workers = Vec::new();

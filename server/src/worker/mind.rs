@@ -12,8 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Ready, StartArgs};
-use crate::cli::StoreUrl;
+use super::{Ready, StartArgs, told_again};
 use crate::serve::Signals;
 
 /// The wait before a worker that died is started again, at first and at most.
@@ -25,13 +24,13 @@ const SETTLED: Duration = Duration::from_mins(1);
 type Told = watch::Receiver<u8>;
 
 /// Minds so many workers until all have ended. The exit code is the worst of theirs.
-pub(crate) async fn mind(url: StoreUrl, args: StartArgs) -> Result<ExitCode, String> {
+pub(crate) async fn mind(args: StartArgs) -> Result<ExitCode, String> {
     let mut signals = Signals::new().map_err(|error| format!("no signal can be heard: {error}"))?;
     let (tell, told) = watch::channel(0_u8);
     let (ready, mut readies) = mpsc::channel(16);
     let mut workers = JoinSet::new();
     for _ in 0..args.count {
-        workers.spawn(keep(url.clone(), args.clone(), told.clone(), ready.clone()));
+        workers.spawn(keep(told.clone(), ready.clone()));
     }
     drop(ready);
     let (mut worst, mut left) = (0_u8, usize::from(args.count));
@@ -86,11 +85,11 @@ fn leave_output() {
 }
 
 /// Keeps one worker running until it ends in order, or everybody is told to stop.
-async fn keep(url: StoreUrl, args: StartArgs, mut told: Told, ready: mpsc::Sender<Ready>) -> u8 {
+async fn keep(mut told: Told, ready: mpsc::Sender<Ready>) -> u8 {
     let mut wait = AGAIN.0;
     loop {
         let started = Instant::now();
-        let status = match spawn(&url, &args) {
+        let status = match spawn() {
             Ok(child) => watch(child, &mut told, &ready).await,
             Err(error) => {
                 tracing::error!(%error, "a worker could not be started");
@@ -116,10 +115,9 @@ async fn keep(url: StoreUrl, args: StartArgs, mut told: Told, ready: mpsc::Sende
     }
 }
 
-fn spawn(url: &StoreUrl, args: &StartArgs) -> std::io::Result<Child> {
+fn spawn() -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--store").arg(url.to_string()).args(["worker", "run"]);
-    command.args(args.work.arguments());
+    command.args(told_again(std::env::args_os().skip(1), &[("start", "run")]));
     // A group of its own: an interrupt from the terminal comes to the minder alone, which passes
     // it on once.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());

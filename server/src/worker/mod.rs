@@ -9,6 +9,7 @@ pub(crate) use detach::detach;
 pub(crate) use mind::mind;
 pub(crate) use process::run;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,10 +17,11 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{LogFormat, duration};
+use crate::kinds::KindArgs;
 use crate::settings::{Value, parser};
 
 /// What a worker process runs, and how it ends.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct WorkArgs {
     /// Jobs that each process runs at once; what the setting `worker_concurrency` says, else 1.
     #[arg(long, value_name = "JOBS", value_parser = parser("worker_concurrency"))]
@@ -37,10 +39,12 @@ pub(crate) struct WorkArgs {
     /// What is logged: error, warn, info, debug, trace, or a filter.
     #[arg(long, env = "WINDLASS_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     pub(crate) log_level: String,
+    #[command(flatten)]
+    pub(crate) kinds: KindArgs,
 }
 
 /// How many worker processes, and where they live.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct StartArgs {
     /// How many processes.
     #[arg(long, default_value_t = 1, value_name = "N",
@@ -50,7 +54,7 @@ pub(crate) struct StartArgs {
     #[arg(long)]
     pub(crate) detach: bool,
     /// Where they log when detached; beside the store if not given.
-    #[arg(long, requires = "detach", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
     /// Be the process that was detached.
     #[arg(long, hide = true, conflicts_with = "detach")]
@@ -66,42 +70,34 @@ pub(crate) struct Ready {
     pub(crate) pid: u32,
 }
 
-impl WorkArgs {
-    /// The same, as arguments of another process. What the environment says it sees itself.
-    fn arguments(&self) -> Vec<String> {
-        let mut arguments = Vec::new();
-        let mut give = |flag: &str, value: String| arguments.extend([flag.to_owned(), value]);
-        if let Some(concurrency) = &self.concurrency {
-            give("--concurrency", concurrency.to_string());
-        }
-        if !self.queues.is_empty() {
-            give("--queues", self.queues.join(","));
-        }
-        give("--drain-timeout", format!("{}ms", self.drain_timeout.as_millis()));
-        give("--log", self.log.as_str().into());
-        give("--log-level", self.log_level.clone());
-        arguments
-    }
+/// The command line of this process, with other words in some places: another process is told the
+/// very same.
+fn told_again(given: impl Iterator<Item = OsString>, words: &[(&str, &str)]) -> Vec<OsString> {
+    let mut words = words.to_vec();
+    let mut of_worker = false;
+    given
+        .map(|word| {
+            let found = words.iter().position(|(old, _)| of_worker && word == *old);
+            of_worker |= word == "worker";
+            // Each once: what follows may be a value.
+            found.map_or(word, |at| words.remove(at).1.into())
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        start: StartArgs,
-    }
 
     #[test]
-    fn what_a_worker_is_told_is_what_its_minder_was_told() {
-        let given = ["x", "--concurrency", "3", "--queues", "a,b", "--log", "json"];
-        let given = given.into_iter().chain(["--drain-timeout", "1m30s", "--log-level", "debug"]);
-        let minder = Alone::parse_from(given).start.work;
-        let told = ["x".to_owned()].into_iter().chain(minder.arguments());
-        let worker = Alone::parse_from(told).start.work;
-        assert_eq!(format!("{worker:?}"), format!("{minder:?}"));
+    fn a_worker_is_told_what_its_minder_was_told() {
+        let given = ["--store", "sqlite:start", "worker", "start", "--queues", "start", "--detach"];
+        let told = told_again(given.into_iter().map(Into::into), &[("start", "run")]);
+        let expected =
+            ["--store", "sqlite:start", "worker", "run", "--queues", "start", "--detach"];
+        assert_eq!(told, expected);
+        let words = [("--detach", "--detached")];
+        let told = told_again(given.into_iter().map(Into::into), &words);
+        assert_eq!(told.last().unwrap(), "--detached");
     }
 }

@@ -9,12 +9,17 @@ use windlass_runtime_tokio::Queue;
 
 use super::{Ready, WorkArgs};
 use crate::cli::StoreUrl;
+use crate::kinds::KindSettings;
 use crate::serve::{Signals, is_lost, lost, tell};
 use crate::settings::{Given, Id};
 use crate::store::{self, Purpose};
 
 /// Runs jobs until somebody says stop. The exit code tells how it ended.
-pub(crate) async fn run(url: StoreUrl, args: WorkArgs) -> Result<ExitCode, String> {
+pub(crate) async fn run(
+    url: StoreUrl,
+    args: WorkArgs,
+    kinds: KindSettings,
+) -> Result<ExitCode, String> {
     // A worker whose minder was killed has nobody left to tell it to stop.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
@@ -22,7 +27,7 @@ pub(crate) async fn run(url: StoreUrl, args: WorkArgs) -> Result<ExitCode, Strin
     let flags: Vec<_> =
         args.concurrency.map(|value| (Id::WorkerConcurrency, value)).into_iter().collect();
     let given = Given::from_environment(&flags)?;
-    let started = store::start(&url, Purpose::Work(&args), given);
+    let started = store::start(&url, Purpose::Work(&args, &kinds), given);
     let queue = started.map_err(|error| error.to_string())?.queue;
     let id = queue.worker_id().clone();
     tokio::select! {

@@ -9,6 +9,7 @@ mod document;
 mod ending;
 mod events;
 mod full;
+mod kinds;
 mod limits;
 mod routes;
 mod secure;

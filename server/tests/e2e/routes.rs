@@ -304,6 +304,8 @@ fn the_server_tells_about_itself() {
         let remote = remote.expect("a worker that polls is known");
         assert_eq!((&remote["kind"], &remote["alive"]), (&json!("remote"), &json!(true)));
         assert_eq!(remote["running"], json!([1]));
+        let wants = ["stopping", "slots", "queues", "kinds"].map(|field| &remote[field]);
+        assert_eq!(wants, [&json!(false), &json!(1), &json!(["default"]), &json!(null)]);
         let page = server.get("/");
         assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
         assert!(page.text().contains("<td>default</td>"));
@@ -344,7 +346,7 @@ fn the_figures_of_the_contract_are_all_there_and_count() {
         "windlass_job_run_seconds_count 1",
         "windlass_lease_expired_total 0",
         "windlass_stale_reports_total 1",
-        r#"windlass_worker_slots{state="free"} 0"#,
+        r#"windlass_worker_slots{state="free"} 16"#,
         "windlass_commit_seconds_bucket",
         "windlass_commit_batch_commands_bucket",
         "windlass_mailbox_depth 0",

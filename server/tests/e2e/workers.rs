@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 use windlass_core::limits::CLAIM_BYTES;
 
-use crate::common::{Client, STORES, Server};
+use crate::common::{Client, Place, STORES, Server};
 
 fn token(job: &Value) -> String {
     job["lease"]["token"].as_str().unwrap().into()
@@ -314,4 +314,30 @@ fn a_flood_is_refused_by_name_and_what_was_taken_is_there() {
         assert!(taken > 0);
         assert_eq!(server.get("/queues/default").json()["counts"]["queued"], taken);
     }
+}
+
+/// A worker that waits at one server counts for a job that is asked about at another one.
+#[test]
+fn a_job_is_explained_by_the_workers_of_every_process_on_the_store() {
+    let place = Place::new("sqlite");
+    let (here, there) = (place.start(&[]), place.start(&[]));
+    let id = here.enqueue(r#"{"queue":"mail","kind":"send","delay_ms":3600000}"#);
+    let asks_for_it = |server: &Server| {
+        let reply = server.get(&format!("/jobs/{id}/explain")).json();
+        !reply["reasons"].to_string().contains("no_worker")
+    };
+    let mut other = there.connect();
+    let body = r#"{"worker":"other","queues":["bulk"],"wait_ms":30000}"#;
+    other.ask("POST", "/jobs/poll", &[], Some(body));
+    here.until("/workers", |list| list.to_string().contains(r#""id":"other""#));
+    assert!(!asks_for_it(&here) && !asks_for_it(&there), "it wants other jobs");
+    let mut mailer = there.connect();
+    let body = r#"{"worker":"mailer","queues":["mail"],"kinds":["send"],"max":5,"wait_ms":30000}"#;
+    mailer.ask("POST", "/jobs/poll", &[], Some(body));
+    let list = here.until("/workers", |list| list.to_string().contains(r#""id":"mailer""#));
+    assert!(asks_for_it(&here) && asks_for_it(&there));
+    let row = list["workers"].as_array().unwrap().iter().find(|row| row["id"] == "mailer");
+    let row = row.unwrap();
+    assert_eq!((&row["queues"], &row["kinds"]), (&json!(["mail"]), &json!(["send"])));
+    assert_eq!((&row["slots"], &row["alive"]), (&json!(5), &json!(true)));
 }

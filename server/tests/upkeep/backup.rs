@@ -22,8 +22,8 @@ fn a_copy_holds_what_the_store_held_in_both_modes() {
             let refused = place.either(server.as_ref(), &["backup", "copy.db"]);
             assert_eq!(refused.code, Some(4), "{refused:?}");
             assert_eq!(std::fs::read(&copy).unwrap(), before, "nothing was overwritten");
-            let url = format!("{store}:{}", copy.display());
-            let checked = place.run(&["--store", &url, "doctor", "--json"]).good().json();
+            let copy = Place::of(format!("{store}:{}", copy.display()));
+            let checked = copy.run(&["doctor", "--json"]).good().json();
             assert_eq!(checked["jobs"], 3);
             let left: Vec<_> = std::fs::read_dir(place.path("")).unwrap().collect();
             let names = left.iter().map(|entry| entry.as_ref().unwrap().file_name());
@@ -58,9 +58,9 @@ fn a_copy_made_while_others_write_is_one_instant_of_the_store() {
         for (number, asked) in [None, Some(&server), None, Some(&server)].into_iter().enumerate() {
             let name = format!("copy{number}.db");
             place.either(asked, &["backup", &name]).good();
-            let url = format!("sqlite:{}", place.path(&name).display());
-            let checked = place.run(&["--store", &url, "doctor", "--json"]).good().json();
-            let listed = place.run(&["--store", &url, "list", "--limit", "1", "--json"]).good();
+            let copy = Place::of(format!("sqlite:{}", place.path(&name).display()));
+            let checked = copy.run(&["doctor", "--json"]).good().json();
+            let listed = copy.run(&["list", "--limit", "1", "--json"]).good();
             let newest = listed.json()["jobs"][0]["id"].as_u64().unwrap_or_default();
             assert_eq!(checked["jobs"].as_u64(), Some(newest), "every job up to the newest");
         }

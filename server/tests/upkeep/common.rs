@@ -48,6 +48,11 @@ impl Place {
         Self { dir, store }
     }
 
+    /// Another store, in a folder of its own for whatever else there is.
+    pub(crate) fn of(store: String) -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), store }
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

@@ -7,7 +7,7 @@ use windlass_core::{JobId, LeaseToken, RequestId};
 
 use super::World;
 use super::behaviour::Behaviour;
-use super::event::{End, Event, answer_words};
+use super::event::{End, Event, Signal, answer_words};
 use crate::faults::Fault;
 use crate::invariants::{Seen, Started, Told, first_violation};
 
@@ -26,7 +26,11 @@ impl World {
                     });
                     self.stop(at, token);
                 }
-                Effect::Changed { .. } | Effect::StopAsked => {}
+                Effect::StopAsked => {
+                    let boot = up.boot;
+                    self.after(0, Event::Signal(at, boot, Signal::Drain(5_000)));
+                }
+                Effect::Changed { .. } => {}
             }
             if self.violation.is_some() {
                 return false;

@@ -1,7 +1,7 @@
 //! The second phase: nothing goes wrong any more, everything comes to its end, and what is left is
 //! what was promised.
 
-use windlass_core::machine::{Phase, Request};
+use windlass_core::machine::{Input, Phase, Request};
 use windlass_core::store::{Admin, Dump};
 use windlass_core::{JobId, StateName};
 
@@ -20,6 +20,7 @@ impl World {
         self.resume_queues();
         for at in 0..self.processes.len() {
             self.end_hanging(at);
+            self.handle(at, Input::Slots(usize::try_from(self.options.slots).unwrap_or(1)));
         }
         self.after(1_000, Event::Look);
     }

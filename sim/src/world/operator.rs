@@ -55,6 +55,11 @@ impl World {
             };
             return Some(Admin::SetQueue(name, settings));
         }
+        if self.options.faults.has(Fault::Shutdown) && self.work.chance(30) {
+            let at = self.any_process();
+            let worker = self.processes[at].up.as_ref().map(|up| up.worker.clone());
+            return worker.map(Admin::StopWorker);
+        }
         if self.work.chance(20) {
             let key = SettingKey::new("colour").expect("a plain name");
             return Some(Admin::SetSetting(key, None));
@@ -70,6 +75,10 @@ impl World {
         }
         if self.work.chance(50) {
             self.handle(at, Input::Changed);
+        }
+        if self.work.chance(60) {
+            let slots = usize::try_from(self.work.below(self.options.slots + 1)).unwrap_or(1);
+            self.handle(at, Input::Slots(slots));
         }
         if self.options.retention_ms.is_some() && self.work.chance(30) {
             let age = Some(Millis::new(self.work.range(500, 20_000)));

@@ -39,6 +39,7 @@ pub(super) struct Up {
     pub(super) clock: ProcessClock,
     pub(super) worker: WorkerId,
     pub(super) demand: Demand,
+    /// The most jobs it may run at once; while it runs an operator may say fewer.
     pub(super) slots: usize,
     pub(super) call: Option<Call>,
     /// When the call of the store that is under way was made.
@@ -321,7 +322,7 @@ impl World {
         let good = up.machine.health() == Health::Good;
         let demand = &up.demand;
         let hungry = running
-            && up.machine.running() < up.slots
+            && up.machine.running() < up.machine.slots()
             && self.ledger.has_claimable(|queue, kind| demand.wants(queue, kind));
         let since = if hungry { *up.hungry_since.get_or_insert(now) } else { now };
         if !hungry {

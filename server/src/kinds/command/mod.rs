@@ -1,0 +1,197 @@
+//! The kind `command`: runs a program of this machine, with the rights of this process.
+//!
+//! Each command has a keeper (see `keeper.rs`), so that nothing of it outlives its attempt, and a
+//! crash of the server takes its commands along. Only a command that ends by itself with code 0 is
+//! done: one that was told to stop is not believed.
+
+mod family;
+pub(crate) mod keeper;
+mod payload;
+mod process;
+mod protocol;
+
+use std::ffi::OsString;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_core::machine::StopReason;
+use windlass_core::{Failure, FailureKind, Verdict};
+use windlass_runtime_tokio::Context;
+
+use process::Ended;
+use protocol::{Report, Task};
+
+pub(crate) use payload::{Allowed, Payload};
+pub(crate) use protocol::{KEEP, Limits};
+
+/// How commands are run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings {
+    /// How long a command has to end after TERM.
+    pub(crate) grace: Duration,
+    /// What commands see of the environment, beside the variables about their job.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) limits: Limits,
+}
+
+/// What it may take beyond the grace of a command to end everything: the patience with a keeper,
+/// and as much again for a slow machine.
+pub(crate) const RESERVE: Duration = Duration::from_secs(2);
+
+/// Prepares this process to run commands.
+pub(crate) fn prepare() {
+    process::prepare();
+}
+
+/// Runs one command.
+pub(crate) async fn run(settings: Arc<Settings>, payload: Payload, ctx: Context) -> Verdict {
+    let spec = match payload.spec() {
+        Ok(spec) => spec,
+        Err(why) => return failed(Failure::new(&why).permanent()),
+    };
+    let program = spec.argv.first().cloned().unwrap_or_default();
+    let task = Task { limits: settings.limits, cwd: spec.cwd, argv: spec.argv };
+    let attendance = match process::start(&task, &environment(&settings, &ctx)) {
+        Ok(attendance) => attendance,
+        Err(error) => return failed(Failure::new(&format!("no process can be started: {error}"))),
+    };
+    let (orders, taken) = tokio::sync::mpsc::channel(1);
+    // A task of its own: it ends its work even if this future is dropped, and with it the orders.
+    let mut attending = tokio::spawn(attendance.attend(taken));
+    let (mut told, ended) = tokio::select! {
+        ended = &mut attending => (None, ended),
+        reason = ctx.stopping() => {
+            let _ = orders.try_send(time_to_end(settings.grace, ctx.stop_grace(reason)));
+            (Some(reason), attending.await)
+        }
+    };
+    let Ok(ended) = ended else { return Verdict::Release };
+    if !matches!(ended.report, Some(Report::Stopped) | None) {
+        // It had ended before it was told.
+        told = None;
+    }
+    verdict(&ended, told, &program.to_string_lossy(), &ctx)
+}
+
+/// How long after TERM a command is killed, so that its end is known before we must have returned.
+fn time_to_end(grace: Duration, until_dropped: Duration) -> Duration {
+    grace.min(until_dropped.saturating_sub(RESERVE.min(until_dropped / 2)))
+}
+
+fn environment(settings: &Settings, ctx: &Context) -> Vec<(OsString, OsString)> {
+    let mut env = settings.env.clone();
+    env.push(("WINDLASS_JOB_ID".into(), ctx.id().to_string().into()));
+    env.push(("WINDLASS_EPOCH".into(), ctx.epoch().to_string().into()));
+    env.push(("WINDLASS_ATTEMPT".into(), ctx.attempt().to_string().into()));
+    env
+}
+
+fn failed(failure: Failure) -> Verdict {
+    Verdict::Fail(Box::new(failure))
+}
+
+fn verdict(ended: &Ended, told: Option<StopReason>, program: &str, ctx: &Context) -> Verdict {
+    let (stdout, stderr) = (ended.stdout.excerpt(), ended.stderr.excerpt());
+    match told {
+        None => {}
+        Some(StopReason::TimedOut) => {
+            let timeout = ctx.job().timeout.map_or(0, |timeout| timeout.millis().get());
+            let text = format!("the command ran longer than its timeout of {timeout} ms");
+            let failure = Failure::new(&text).of_kind(FailureKind::TimedOut);
+            return failed(Failure { stdout: Some(stdout), stderr: Some(stderr), ..failure });
+        }
+        Some(StopReason::Cancelled | StopReason::LeaseLost | StopReason::Shutdown) => {
+            return Verdict::Release;
+        }
+    }
+    if ended.report == Some(Report::Exited(0)) {
+        let result = serde_json::json!({
+            "exit_code": 0,
+            "stdout": stdout.as_str(),
+            "stderr": stderr.as_str(),
+            "truncated": stdout.is_cut() || stderr.is_cut(),
+        });
+        let result = windlass_core::Payload::new(&result.to_string());
+        return Verdict::Complete { result: result.ok() };
+    }
+    let (exit_code, text) = how(ended.report, program);
+    let (stdout, stderr) = (Some(stdout), Some(stderr));
+    failed(Failure { exit_code, stdout, stderr, ..Failure::new(&text) })
+}
+
+/// The exit code as a shell would tell it, and the same in words. What a command wrote is kept
+/// beside them and not in them: it may be anything, and errors are shown in more places.
+fn how(report: Option<Report>, program: &str) -> (Option<i32>, String) {
+    let system = |code| io::Error::from_raw_os_error(code);
+    match report {
+        Some(Report::Exited(code)) => (Some(code), format!("the command exited with code {code}")),
+        Some(Report::Signalled(signal)) => {
+            let name = signal_name(signal);
+            (Some(128 + signal), format!("the command was killed by signal {signal}{name}"))
+        }
+        // A program that is missing may come with the next deployment, so this is retried too.
+        Some(Report::NotStarted(code)) => {
+            let exit_code = if system(code).kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+            let text = format!(
+                "{program:?} cannot be started: {}; is it installed, and in the PATH that \
+                 --command-env lets through?",
+                system(code)
+            );
+            (Some(exit_code), text)
+        }
+        Some(Report::NoDirectory(code)) => {
+            (None, format!("`cwd` cannot be entered: {}", system(code)))
+        }
+        Some(Report::Stopped) => (None, "the command was stopped".into()),
+        None => (None, "the command's keeper was killed; everything of it was ended".into()),
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        3 => " (SIGQUIT)",
+        4 => " (SIGILL)",
+        6 => " (SIGABRT)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        14 => " (SIGALRM)",
+        15 => " (SIGTERM)",
+        24 => " (SIGXCPU: it used all the CPU time it was allowed)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_killed_before_its_attempt_is_dropped() {
+        let (second, millis) = (Duration::from_secs, Duration::from_millis);
+        assert_eq!(time_to_end(second(5), second(7)), second(5));
+        assert_eq!(time_to_end(second(5), millis(250)), millis(125));
+        assert_eq!(time_to_end(second(5), Duration::ZERO), Duration::ZERO);
+        assert_eq!(time_to_end(second(1), second(60)), second(1));
+    }
+
+    #[test]
+    fn an_end_is_told_as_a_shell_tells_it_and_in_words() {
+        for (report, code, words) in [
+            (Some(Report::Exited(3)), Some(3), "code 3"),
+            (Some(Report::Signalled(11)), Some(139), "signal 11 (SIGSEGV)"),
+            (Some(Report::NotStarted(2)), Some(127), "\"x\\u{1b}\" cannot be started"),
+            (Some(Report::NotStarted(13)), Some(126), "denied"),
+            (Some(Report::NoDirectory(2)), None, "`cwd`"),
+            (None, None, "keeper was killed"),
+        ] {
+            let (exit_code, text) = how(report, "x\u{1b}");
+            assert_eq!(exit_code, code);
+            assert!(text.contains(words), "{text}");
+        }
+    }
+}
