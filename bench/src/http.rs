@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// The binary; the one beside this program if not given.
     #[arg(long)]
     binary: Option<PathBuf>,
+    /// Instead: let so many jobs pass through in rounds, and tell what stays in memory.
+    #[arg(long, value_name = "JOBS")]
+    passed: Option<usize>,
     /// One JSON object.
     #[arg(long)]
     json: bool,
@@ -46,6 +49,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Outcome<String> {
     let dir = tempfile::tempdir()?;
     let server = Server::start(options, dir.path())?;
+    if let Some(jobs) = options.passed {
+        return passed(options, &server, jobs);
+    }
     let (path, body, accepted) = if options.batch == 1 {
         ("/jobs", r#"{"kind":"bench","payload":{"n":1}}"#.to_owned(), 202)
     } else {
@@ -77,6 +83,44 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
         .ratio("of_ceiling", enqueued / most)
         .rate("drain_per_s", drained)
         .count("resident_kib", memory);
+    Ok(line.finish())
+}
+
+/// How many rounds the jobs of `--passed` come in: what grows with them shows between the first
+/// and the last.
+const ROUNDS: usize = 10;
+/// Jobs per request there.
+const ROUND_BATCH: usize = 1_000;
+
+/// Enqueues in batches and drains, round after round; what the server keeps in memory.
+fn passed(options: &Options, server: &Server, jobs: usize) -> Outcome<String> {
+    let body = vec![r#"{"kind":"bench","payload":{"n":1}}"#; ROUND_BATCH].join(",");
+    let body = format!(r#"{{"jobs":[{body}]}}"#);
+    let requests = jobs.div_ceil(ROUNDS * ROUND_BATCH);
+    let connections = options.connections.min(8);
+    drive(server.address, options.connections, options.connections, |client| {
+        Ok(client.send("/jobs/poll", r#"{"worker":"bench"}"#)?.1)
+    })?;
+    let idle = server.resident_kib();
+    let (rounds, elapsed) = time(|| {
+        let round = |_| {
+            drive(server.address, connections, requests, |client| {
+                let (status, answer) = client.send("/jobs/batch", &body)?;
+                if status == 202 { Ok(answer) } else { Err(format!("status {status}").into()) }
+            })?;
+            drain(server.address, connections, requests * ROUND_BATCH)?;
+            Ok(server.resident_kib())
+        };
+        (0..ROUNDS).map(round).collect::<Outcome<Vec<usize>>>()
+    })?;
+    let through = ROUNDS * requests * ROUND_BATCH;
+    let line = Line::new(options.json, "http_passed")
+        .word("store", &options.store)
+        .count("jobs", through)
+        .rate("through_per_s", rate(through, elapsed))
+        .count("idle_kib", idle)
+        .count("first_round_kib", rounds.first().copied().unwrap_or(0))
+        .count("after_kib", rounds.last().copied().unwrap_or(0));
     Ok(line.finish())
 }
 

@@ -6,12 +6,13 @@ use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use serde::Serialize;
@@ -126,9 +127,13 @@ fn request_id(headers: &HeaderMap) -> String {
     }
 }
 
-/// An id that no other request has.
+/// An id that no other request has: the system is asked for chance once, and then counted on.
 pub(crate) fn new_request_id() -> String {
-    format!("{:016x}", getrandom::u64().unwrap_or_default())
+    static START: LazyLock<u64> = LazyLock::new(|| getrandom::u64().unwrap_or_default());
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // An odd factor spreads the numbers over all bits and maps no two to the same.
+    let spread = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    format!("{:016x}", START.wrapping_add(spread))
 }
 
 /// Runs a future to its end; nothing if it panics.
@@ -154,7 +159,7 @@ async fn serve(
 ) -> Answer {
     let (head, body) = request.into_parts();
     guard::check(&head.method, &head.headers, &app.hosts)?;
-    if head.uri.to_string().len() > limits::URI_BYTES {
+    if length(&head.uri) > limits::URI_BYTES {
         let detail = format!("the address is longer than {} bytes", limits::URI_BYTES);
         return Err(Problem::new(problem::URI_TOO_LONG, detail).closing());
     }
@@ -217,6 +222,12 @@ fn check_body(kind: BodyKind, body: &[u8]) -> Result<(), Problem> {
         let _: crate::wire::Nothing = crate::wire::json(body)?;
     }
     Ok(())
+}
+
+/// How long an address is, without what is the same in all of them.
+fn length(uri: &Uri) -> usize {
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    authority + uri.path_and_query().map_or(0, |path| path.as_str().len())
 }
 
 /// Reads the body, no longer and no more than allowed.
@@ -294,9 +305,13 @@ fn content_type(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(problem::UNSUPPORTED_MEDIA_TYPE, detail))
 }
 
+/// An answer with one job fits into this many bytes.
+const USUAL_ANSWER: usize = 1024;
+
 /// An answer in JSON.
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
-    let json = serde_json::to_vec(value).map_err(|error| {
+    let mut json = Vec::with_capacity(USUAL_ANSWER);
+    serde_json::to_writer(&mut json, value).map_err(|error| {
         tracing::error!(%error, "an answer could not be written");
         Problem::new(problem::INTERNAL, "the answer could not be written as JSON; this is a bug")
     })?;

@@ -13,6 +13,12 @@ use crate::problem::{self, FieldError, Problem};
 
 /// Reads a body. Unknown, doubled and ill-typed fields are refused by name.
 pub(crate) fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    // To remember the way to each value costs more than to read it: only what is wrong is read so.
+    serde_json::from_slice(body).or_else(|_| explained(body))
+}
+
+/// The same, with the place of what is wrong.
+fn explained<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let pointer = pointer(error.path());
