@@ -1,10 +1,16 @@
 //! What each command does. A command is written against the HTTP contract and calls the client;
 //! whether a server or the store answers is not known here.
 
+pub(crate) mod about;
+mod confirm;
+pub(crate) mod dlq;
 pub(crate) mod enqueue;
 mod hints;
+pub(crate) mod jobs;
 pub(crate) mod list;
+pub(crate) mod queue;
 pub(crate) mod show;
+pub(crate) mod wait;
 
 use std::process::ExitCode;
 
@@ -38,43 +44,41 @@ async fn run(
     target: &Target,
     command: Command,
     token: Option<String>,
-    out: Out,
+    mut out: Out,
 ) -> Result<ExitCode, Failure> {
-    let on = |store| Session::open(target, token, store, out);
-    match command {
-        Command::Serve(_) => Err(Failure::usage("`serve` is not run here; this is a bug")),
-        Command::Enqueue(args) => {
-            on(Store::Made)?.runs(async |session| enqueue::run(session, &args).await).await
-        }
-        Command::List(args) => {
-            on(Store::Exists)?.runs(async |session| list::run(session, &args).await).await
-        }
-        Command::Show(args) => {
-            on(Store::Exists)?.runs(async |session| show::run(session, &args).await).await
-        }
+    // A command that only looks does not make a store; nor does one that needs what is in it.
+    let store = match &command {
+        Command::Enqueue(_) => Store::Made,
+        _ => Store::Exists,
+    };
+    match &command {
+        Command::Serve(_) => return Err(Failure::failed("`serve` is started elsewhere")),
+        Command::Completions(args) => return about::completions(&mut out, args),
+        Command::Version => return about::version(&mut out),
+        _ => {}
     }
+    let mut session = Session { client: Client::open(target, token, store)?, out };
+    let result = asked(&mut session, &command).await;
+    let flushed = session.out.flush();
+    session.client.end().await;
+    let code = result?;
+    flushed?;
+    Ok(code)
 }
 
-impl Session {
-    fn open(
-        target: &Target,
-        token: Option<String>,
-        store: Store,
-        out: Out,
-    ) -> Result<Self, Failure> {
-        Ok(Self { client: Client::open(target, token, store)?, out })
-    }
-
-    /// Runs a command to its end, then ends in order whatever became of it.
-    async fn runs(
-        mut self,
-        command: impl AsyncFnOnce(&mut Self) -> Result<ExitCode, Failure>,
-    ) -> Result<ExitCode, Failure> {
-        let result = command(&mut self).await;
-        let flushed = self.out.flush();
-        self.client.end().await;
-        let code = result?;
-        flushed?;
-        Ok(code)
+/// Runs a command that asks somebody.
+async fn asked(session: &mut Session, command: &Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Enqueue(args) => enqueue::run(session, args).await,
+        Command::List(args) => list::run(session, args).await,
+        Command::Show(args) => show::run(session, args).await,
+        Command::Explain(args) => jobs::explain(session, args).await,
+        Command::Wait(args) => wait::run(session, args).await,
+        Command::Cancel(args) => jobs::cancel(session, args).await,
+        Command::Retry(args) => jobs::retry(session, args).await,
+        Command::Delete(args) => jobs::delete(session, args).await,
+        Command::Dlq(args) => dlq::run(session, args).await,
+        Command::Queue(args) => queue::run(session, args).await,
+        Command::Serve(_) | Command::Completions(_) | Command::Version => Ok(ExitCode::SUCCESS),
     }
 }
