@@ -18,7 +18,7 @@ pub(crate) use values::{StoreUrl, duration};
 /// Without --server a command works on the store itself; servers and workers may run on the same
 /// SQLite file meanwhile. A redb file belongs to one process: ask its server with --server.
 #[derive(Debug, Parser)]
-#[command(name = "windlass", version, about, after_help = MORE, help_template = TEMPLATE)]
+#[command(name = "windlass", version, after_help = MORE, help_template = TEMPLATE)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) target: Target,

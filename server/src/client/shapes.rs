@@ -96,7 +96,27 @@ pub(crate) struct BatchResult {
 /// Why it was refused.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Refused {
+    detail: String,
+    #[serde(default)]
+    errors: Vec<FieldError>,
+}
+
+/// What is wrong with one field.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FieldError {
+    pub(crate) pointer: String,
     pub(crate) detail: String,
+}
+
+impl Refused {
+    /// Everything that is wrong, on one line.
+    pub(crate) fn why(self) -> String {
+        if self.errors.len() < 2 {
+            return self.detail;
+        }
+        let each = self.errors.iter().map(|error| format!("{}: {}", error.pointer, error.detail));
+        each.collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// Why a job is where it is.

@@ -1,5 +1,7 @@
 //! Exit codes and messages: usage, not found, conflict, not allowed, unreachable.
 
+use std::fmt::Write as _;
+
 use crate::common::{Place, Server};
 use crate::world::{Mode, World, in_every_mode, ran, windlass};
 
@@ -49,9 +51,9 @@ fn what_cannot_be_understood_is_refused_before_anything_is_opened() {
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
         let error = ran.err.lines().next().unwrap_or_default();
         let tip = ran.err.lines().find(|line| line.contains("tip:")).unwrap_or_default();
-        told.push_str(&format!("$ windlass {}\n{error}\n", args.join(" ")));
+        let _ = writeln!(told, "$ windlass {}\n{error}", args.join(" "));
         if !tip.is_empty() {
-            told.push_str(&format!("{tip}\n"));
+            let _ = writeln!(told, "{tip}");
         }
     }
     insta::assert_snapshot!(told);
@@ -83,7 +85,10 @@ fn commands_run_here_and_are_not_taken_over_http() {
 #[test]
 fn a_token_is_read_from_the_environment() {
     let place = Place::new("sqlite");
-    let tokens = place.private_file("tokens", "boss admin s3cret\nviewer read look\n");
+    let tokens = place.private_file(
+        "tokens",
+        "boss admin boss-secret-0123456789\nviewer read look-secret-0123456789\n",
+    );
     let server = place.start(&["--token-file", tokens.to_str().unwrap()]);
     let run = |token: Option<&str>, args: &[&str]| {
         let mut command = windlass(&place);
@@ -93,9 +98,9 @@ fn a_token_is_read_from_the_environment() {
         }
         ran(command, "")
     };
-    assert_eq!(run(Some("s3cret"), &["enqueue", "a"]).out, "1\n");
-    assert_eq!(run(Some("look"), &["list"]).code, 0);
-    let refused = run(Some("look"), &["enqueue", "a"]);
+    assert_eq!(run(Some("boss-secret-0123456789"), &["enqueue", "a"]).out, "1\n");
+    assert_eq!(run(Some("look-secret-0123456789"), &["list"]).code, 0);
+    let refused = run(Some("look-secret-0123456789"), &["enqueue", "a"]);
     assert_eq!(refused.code, 5);
     assert!(refused.err.contains("enqueue"), "{}", refused.err);
     assert_eq!(run(Some("wrong"), &["list"]).code, 5);

@@ -20,7 +20,7 @@ fn one_of_each(server: &Server) {
     assert_eq!(server.post("/jobs/2/fail", failed).status, 200);
     assert_eq!(server.post("/jobs/3/cancel", "").status, 200);
     server.enqueue(r#"{"kind":"email","queue":"mail","payload":"hello","priority":-5}"#);
-    server.enqueue(r#"{"kind":"email","queue":"mail","delay_ms":86400000}"#);
+    server.enqueue(r#"{"kind":"email","delay_ms":86400000}"#);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_job_is_added_and_seen() {
         let timing = ["--timeout", "5m", "--visibility-timeout", "1m", "--max-retries", "0"];
         world.tell(&[&["enqueue", "x"], &timing[..]].concat());
         world.tell(&["list"]);
-        world.tell(&["show", "6"]);
+        world.tell(&["show", "5"]);
         world.tell(&["enqueue", "x", "--json"]);
     });
     insta::assert_snapshot!(told);
@@ -47,7 +47,7 @@ fn jobs_of_every_state_are_shown() {
     let told = in_every_mode(one_of_each, |world| {
         world.tell(&["list"]);
         world.tell(&["list", "--state", "failed"]);
-        world.tell(&["list", "--state", "scheduled", "--queue", "mail", "--kind", "email"]);
+        world.tell(&["list", "--state", "scheduled", "--queue", "default", "--kind", "email"]);
         world.tell(&["list", "--limit", "2"]);
         for id in ["1", "2", "3", "4", "6"] {
             world.tell(&["show", id]);

@@ -1,6 +1,7 @@
 //! A story of commands, told in every mode: directly on each store, and over HTTP.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use crate::common::{Place, Server};
@@ -75,12 +76,12 @@ impl World {
     pub(crate) fn tell_with(&mut self, args: &[&str], input: &str) -> Ran {
         let ran = self.run_with(args, input);
         let words: Vec<String> = args.iter().map(|arg| quoted(arg)).collect();
-        self.told.push_str(&format!("$ windlass {}\n{}", words.join(" "), ran.out));
+        let _ = write!(self.told, "$ windlass {}\n{}", words.join(" "), ran.out);
         for line in ran.err.lines() {
-            self.told.push_str(&format!("! {line}\n"));
+            let _ = writeln!(self.told, "! {line}");
         }
         if ran.code != 0 {
-            self.told.push_str(&format!("[exit {}]\n", ran.code));
+            let _ = writeln!(self.told, "[exit {}]", ran.code);
         }
         ran
     }

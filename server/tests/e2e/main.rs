@@ -9,4 +9,5 @@ mod events;
 mod limits;
 mod routes;
 mod secure;
+mod verdicts;
 mod workers;

@@ -54,6 +54,7 @@ pub const RULES: &[&str] = &[
     "a worker says when to try again",
     "another request with a known key is a conflict",
     "another verdict on a spent token is refused",
+    "bulk discard",
     "bulk replay",
     "cancel a cancelled job again",
     "cancel a running job",

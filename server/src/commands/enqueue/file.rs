@@ -125,7 +125,7 @@ impl Tally {
         let mut refused = batch.bad;
         for (line, result) in batch.numbers.iter().zip(answer.results) {
             match (result.error, result.duplicate) {
-                (Some(error), _) => refused.push((*line, error.detail)),
+                (Some(error), _) => refused.push((*line, error.why())),
                 (None, Some(true)) => self.duplicates += 1,
                 (None, _) => self.stored += 1,
             }
