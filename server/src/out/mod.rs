@@ -75,6 +75,11 @@ impl Out {
         }
     }
 
+    /// Tells programs something that is not data: a document on a line of standard error.
+    pub(crate) fn note(&self, document: &serde_json::Value) {
+        let _ = writeln!(std::io::stderr(), "{document}");
+    }
+
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.stdout.flush().map_err(|error| unwritten(&error))
     }
