@@ -10,7 +10,8 @@ fn one_of_each(server: &Server) {
     for kind in ["good", "bad", "stopped", "slow"] {
         let retries = if kind == "bad" { 0 } else { 3 };
         server.enqueue(&format!(
-            r#"{{"kind":"{kind}","payload":{{"n":1}},"max_retries":{retries},"visibility_timeout_ms":3600000}}"#
+            r#"{{"kind":"{kind}","payload":{{"n":1}},"max_retries":{retries},
+                "visibility_timeout_ms":3600000}}"#
         ));
     }
     server.claim("w1", 4);

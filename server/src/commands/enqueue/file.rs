@@ -1,5 +1,5 @@
-//! `enqueue --file`: a job per line, many at once. Memory stays flat, whatever the file holds; a bad
-//! line is reported with its number and does not stop the rest.
+//! `enqueue --file`: a job per line, many at once. Memory stays flat, whatever the file holds; a
+//! bad line is reported with its number and does not stop the rest.
 
 use std::process::ExitCode;
 use std::time::Duration;
