@@ -72,7 +72,7 @@ impl Direct {
     }
 
     /// Stores what is under way and closes the store.
-    pub(crate) async fn end(self) {
+    pub(crate) async fn end(&self) {
         self.stage.send_replace(Stage::Draining);
         self.app.queue.shutdown(END).await;
     }

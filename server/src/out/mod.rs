@@ -39,6 +39,11 @@ impl Out {
         }
     }
 
+    /// Whether somebody watches, so that progress can be shown.
+    pub(crate) fn interactive(&self) -> bool {
+        !self.json && std::io::stderr().is_terminal()
+    }
+
     /// Writes a line; its text has been escaped where it had to be.
     pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
         self.bytes(text.as_bytes())?;
@@ -68,6 +73,11 @@ impl Out {
             // Whoever closed standard error does not want to know.
             let _ = writeln!(std::io::stderr(), "{}", escaped_lines(text));
         }
+    }
+
+    /// Tells programs something that is not data: a document on a line of standard error.
+    pub(crate) fn note(&self, document: &serde_json::Value) {
+        let _ = writeln!(std::io::stderr(), "{document}");
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
