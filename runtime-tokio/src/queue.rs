@@ -243,6 +243,20 @@ impl Queue {
         }
     }
 
+    /// Forgets up to `limit` dead-lettered jobs, newest failure first. Returns how many, and where
+    /// to go on if there may be more.
+    pub async fn discard_dead(
+        &self,
+        filter: DeadFilter,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<(usize, Option<Cursor>), CommandError> {
+        match self.command(Admin::DiscardDead { filter, after, limit }).await? {
+            AdminDone::Discarded { count, next } => Ok((count, next)),
+            other => Err(unexpected(&other).into()),
+        }
+    }
+
     /// Forgets a finished job.
     pub async fn delete(&self, id: JobId) -> Result<(), CommandError> {
         self.command(Admin::Delete(id)).await.map(drop)

@@ -56,8 +56,10 @@ where
     if !shared.outbox.send(&mut writer.out) {
         writer.undelivered();
     }
-    // The file is closed before anybody hears that the runtime has ended. What the store does in
+    // Readers go first: the last to have the file open tidies up after everybody, and a reader could
+    // not. The file is closed before anybody hears that the runtime has ended. What the store does in
     // its last moment must not keep them from hearing it.
+    shared.readers.close();
     let _ = catch_unwind(AssertUnwindSafe(|| drop(writer)));
     shared.close(left, report);
 }
@@ -300,7 +302,6 @@ impl Shared {
             self.answer(&ticket, stopped(unserved.clone()));
         }
         self.outbox.finish();
-        self.readers.close();
         self.ended.send_replace(Some(report));
     }
 }

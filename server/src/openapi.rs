@@ -132,6 +132,7 @@ fn parameters(route: &Route) -> Vec<Value> {
     for (name, description) in route.doc.query {
         let schema = match *name {
             "limit" => json!({ "type": "integer", "minimum": 1, "maximum": 1000, "default": 50 }),
+            "wait_ms" => json!({ "type": "integer", "minimum": 0, "default": 0 }),
             _ => json!({ "type": "string" }),
         };
         let description = *description;

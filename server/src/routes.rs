@@ -158,6 +158,9 @@ const PAGING: [(&str, &str); 4] = [
     ("cursor", "`next` of the page before."),
 ];
 
+const WAITING: [(&str, &str); 1] =
+    [("wait_ms", "How long to wait for a verdict; 0 if absent, and never more than 30 000.")];
+
 const LISTING: [(&str, &str); 5] = [
     ("state", "queued (due), scheduled, processing, done, failed or cancelled."),
     PAGING[0],
@@ -212,9 +215,13 @@ fn looking() -> Vec<Route> {
             .answers::<wire::JobList>(200, "A page; it may be short and still have a next.")
             .refuses(&[problem::INVALID]),
         Route::new(Method::GET, "/jobs/{id}", Scope::Read, "getJob", run!(jobs::get))
-            .says("One job, with payload, result and last error.")
+            .says(
+                "One job, with payload, result and last error. With `wait_ms` it is answered once \
+                 the job is finished, or when that time is over.",
+            )
+            .query(&WAITING)
             .answers::<wire::Job>(200, "The job.")
-            .refuses(&[problem::NOT_FOUND]),
+            .refuses(&[problem::NOT_FOUND, problem::INVALID, problem::SHUTTING_DOWN]),
         Route::new(
             Method::GET,
             "/jobs/{id}/attempts",
@@ -292,8 +299,13 @@ fn dead_letters() -> Vec<Route> {
         )
         .says("Run dead letters again, newest failure first; all of them if the body is empty.")
         .reads::<wire::Replay>(BodyKind::MayBeEmpty, some)
-        .answers::<wire::Replayed>(200, "How many; `more` if others may fit.")
+        .answers::<wire::ReplayPage>(200, "How many; `more` if others may fit.")
         .refuses(&BUSY),
+        Route::new(Method::POST, "/dlq/purge", Scope::Admin, "purgeDeadLetters", run!(dead::purge))
+            .says("Forget dead letters, newest failure first; all of them if the object is empty.")
+            .reads::<wire::Replay>(BodyKind::Json, some)
+            .answers::<wire::PurgePage>(200, "How many; `more` if others may fit.")
+            .refuses(&BUSY),
         Route::new(
             Method::DELETE,
             "/dlq/{id}",

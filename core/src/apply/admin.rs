@@ -21,6 +21,9 @@ pub(super) fn admin<T: Tx>(work: &mut Work<'_, T>, command: &Admin) -> Result<An
         Admin::ReplayDead { filter, after, limit } => {
             return replay_dead(work, filter, *after, *limit).map(Ok);
         }
+        Admin::DiscardDead { filter, after, limit } => {
+            return discard_dead(work, filter, *after, *limit).map(Ok);
+        }
         Admin::Pause(name) => return set_queue(work, name, |queue| queue.paused = true),
         Admin::Resume(name) => return set_queue(work, name, |queue| queue.paused = false),
         Admin::SetQueue(name, settings) => {
@@ -87,24 +90,14 @@ fn set_queue<T: Tx>(
     Ok(Ok(AdminDone::Queue(queue.unwrap_or_else(|| Queue::new(name.clone())))))
 }
 
-/// Replays a page of the dead-letter queue. It looks at one page of rows, whatever it finds.
+/// Replays a page of the dead-letter queue.
 fn replay_dead<T: Tx>(
     work: &mut Work<'_, T>,
     filter: &DeadFilter,
     after: Option<Cursor>,
     limit: usize,
 ) -> Result<AdminDone, T::Error> {
-    let limit = limit.min(PAGE_ROWS);
-    let (queue, kind) = (filter.queue.as_ref(), filter.kind.as_ref());
-    let (found, mut next) = work.tx.dead(queue, kind, after, PAGE_ROWS)?;
-    let mut wanted: Vec<Job> =
-        found.into_iter().filter_map(|dead| matching(dead, filter)).collect();
-    if wanted.len() > limit {
-        wanted.truncate(limit);
-        next = wanted.last().map(dead_place).or(after);
-    }
-    let ids: Vec<JobId> = wanted.iter().map(|job| job.id).collect();
-    work.adopt(wanted)?;
+    let (ids, next) = dead_page(work, filter, after, limit)?;
     let mut count = 0;
     for id in ids {
         let Ok(job) = work.job(id) else { continue };
@@ -118,6 +111,43 @@ fn replay_dead<T: Tx>(
         }
     }
     Ok(AdminDone::Replayed { count, next })
+}
+
+/// Forgets a page of the dead-letter queue.
+fn discard_dead<T: Tx>(
+    work: &mut Work<'_, T>,
+    filter: &DeadFilter,
+    after: Option<Cursor>,
+    limit: usize,
+) -> Result<AdminDone, T::Error> {
+    let (mut ids, next) = dead_page(work, filter, after, limit)?;
+    // One that was replayed earlier in this batch is no dead letter any more.
+    let is_dead = |id: &JobId| work.job(*id).is_ok_and(|job| job.state.name() == StateName::Failed);
+    ids.retain(is_dead);
+    sweep::remove(work, &ids)?;
+    Ok(AdminDone::Discarded { count: ids.len(), next })
+}
+
+/// Up to so many of the dead letters that are wanted, and where to go on. It looks at one page of
+/// rows, whatever it finds.
+fn dead_page<T: Tx>(
+    work: &mut Work<'_, T>,
+    filter: &DeadFilter,
+    after: Option<Cursor>,
+    limit: usize,
+) -> Result<(Vec<JobId>, Option<Cursor>), T::Error> {
+    let limit = limit.min(PAGE_ROWS);
+    let (queue, kind) = (filter.queue.as_ref(), filter.kind.as_ref());
+    let (found, mut next) = work.tx.dead(queue, kind, after, PAGE_ROWS)?;
+    let mut wanted: Vec<Job> =
+        found.into_iter().filter_map(|dead| matching(dead, filter)).collect();
+    if wanted.len() > limit {
+        wanted.truncate(limit);
+        next = wanted.last().map(dead_place).or(after);
+    }
+    let ids: Vec<JobId> = wanted.iter().map(|job| job.id).collect();
+    work.adopt(wanted)?;
+    Ok((ids, next))
 }
 
 fn matching(dead: DeadJob, filter: &DeadFilter) -> Option<Job> {

@@ -107,6 +107,7 @@ fn may_bring_ready_jobs(batch: &Batch) -> usize {
         Admin::Resume(_) | Admin::SetQueue(..) => usize::MAX,
         Admin::Cancel(_)
         | Admin::Delete(_)
+        | Admin::DiscardDead { .. }
         | Admin::Pause(_)
         | Admin::SetSetting(..)
         | Admin::SeeWorker(_)

@@ -101,6 +101,15 @@ pub enum Admin {
         /// At most so many.
         limit: usize,
     },
+    /// Forget dead-lettered jobs, newest failure first.
+    DiscardDead {
+        /// Which.
+        filter: DeadFilter,
+        /// Where the last page ended.
+        after: Option<super::Cursor>,
+        /// At most so many.
+        limit: usize,
+    },
     /// Forget this finished job.
     Delete(JobId),
     /// Start nothing of this queue.

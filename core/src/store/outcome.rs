@@ -64,6 +64,13 @@ pub enum AdminDone {
         /// Where to go on, if there may be more.
         next: Option<Cursor>,
     },
+    /// Dead-lettered jobs are gone.
+    Discarded {
+        /// How many.
+        count: usize,
+        /// Where to go on, if there may be more.
+        next: Option<Cursor>,
+    },
     /// The queue as it is now.
     Queue(Queue),
     /// Kept, or forgotten.

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{backup, config, doctor, enqueue, list, show, status, worker};
+use crate::commands::{
+    about, backup, config, dlq, doctor, enqueue, jobs, list, queue, show, status, wait, worker,
+};
 
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use values::{StoreUrl, duration};
@@ -18,13 +20,43 @@ pub(crate) use values::{StoreUrl, duration};
 /// Without --server a command works on the store itself; servers and workers may run on the same
 /// SQLite file meanwhile. A redb file belongs to one process: ask its server with --server.
 #[derive(Debug, Parser)]
-#[command(name = "windlass", version, about, after_help = MORE)]
+#[command(name = "windlass", version, after_help = MORE, help_template = TEMPLATE)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) target: Target,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
+
+/// The help, with commands in groups. A test sees to it that none is missing.
+const TEMPLATE: &str = "\
+{about-with-newline}
+{usage-heading} {usage}
+
+Server:
+  serve        Serve the HTTP API; the command if none is given
+
+Jobs:
+  enqueue      Add a job, or many from a file
+  list         List jobs, newest first
+  show         Show a job with its attempts and the ends of their output
+  explain      Say why a job is where it is
+  wait         Wait until a job is done, failed or cancelled
+  cancel       Do not run jobs, or stop them
+  retry        Run failed or cancelled jobs again
+  delete       Forget finished jobs
+  dlq          Dead letters: list, retry, purge
+
+Queues:
+  queue        List, pause, resume, set
+
+This program:
+  completions  Print the completions of a shell
+  version      Print the version
+  help         Print this, or the help of a command
+
+Options:
+{options}{after-help}";
 
 const MORE: &str = "\
 Examples:
@@ -49,8 +81,14 @@ pub(crate) struct Target {
         value_name = "STORE"
     )]
     pub(crate) store: StoreUrl,
-    /// Ask this server instead of the store, like <http://127.0.0.1:8080>.
-    #[arg(long, global = true, env = "WINDLASS_SERVER", value_name = "URL")]
+    // Written here, because a comment would want brackets around the address.
+    #[arg(
+        long,
+        global = true,
+        env = "WINDLASS_SERVER",
+        value_name = "URL",
+        help = "Ask this server instead of the store, like http://127.0.0.1:8080"
+    )]
     pub(crate) server: Option<String>,
     /// Also trust the certificates in this PEM file, for --server with https.
     #[arg(long, global = true, env = "WINDLASS_CA", value_name = "FILE")]
@@ -67,11 +105,22 @@ pub(crate) enum Command {
     Enqueue(Box<enqueue::EnqueueArgs>),
     List(list::ListArgs),
     Show(show::ShowArgs),
-    Worker(worker::WorkerArgs),
+    Worker(Box<worker::WorkerArgs>),
     Status(status::StatusArgs),
     Config(config::ConfigArgs),
     Doctor(doctor::DoctorArgs),
     Backup(backup::BackupArgs),
+    Explain(jobs::ExplainArgs),
+    Wait(wait::WaitArgs),
+    Cancel(jobs::CancelArgs),
+    Retry(jobs::RetryArgs),
+    Delete(jobs::DeleteArgs),
+    Dlq(dlq::DlqArgs),
+    Queue(queue::QueueArgs),
+    Completions(about::CompletionsArgs),
+    /// Print the version.
+    #[command(after_help = "Examples:\n  windlass version --json")]
+    Version,
 }
 
 #[cfg(test)]
@@ -82,5 +131,24 @@ mod tests {
     #[test]
     fn the_command_line_holds_together() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_its_group_and_has_a_sentence_and_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            let line = TEMPLATE.lines().find(|line| line.starts_with(&format!("  {name} ")));
+            assert!(line.is_some(), "{name} is not in the help");
+            with_sentence(command);
+        }
+    }
+
+    fn with_sentence(command: &clap::Command) {
+        let name = command.get_name();
+        assert!(command.get_about().is_some(), "{name} has no sentence");
+        let example =
+            command.get_after_help().is_some_and(|text| text.to_string().contains("Exam"));
+        assert!(example || command.has_subcommands() || name == "serve", "{name} has no example");
+        command.get_subcommands().for_each(with_sentence);
     }
 }

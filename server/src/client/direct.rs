@@ -40,7 +40,10 @@ impl Direct {
         }
         let given = Given::from_environment(&[]).map_err(Failure::usage)?;
         let started = store::start(url, Purpose::Direct, given).map_err(|error| match error {
-            OpenError::InUse { .. } => Failure::unreachable(error.to_string()),
+            OpenError::InUse { .. } => Failure::unreachable(format!(
+                "{error}; if it is a server, ask it: --server URL, like --server \
+                 http://127.0.0.1:8080"
+            )),
             other => Failure::failed(other.to_string()),
         })?;
         let (stage, closing) = Closing::new();
@@ -72,7 +75,7 @@ impl Direct {
     }
 
     /// Stores what is under way and closes the store.
-    pub(crate) async fn end(self) {
+    pub(crate) async fn end(&self) {
         self.stage.send_replace(Stage::Draining);
         self.app.queue.shutdown(END).await;
     }

@@ -9,6 +9,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::shapes::FieldError;
 use crate::out::{escaped, escaped_lines};
 
 /// Why a command did not succeed.
@@ -48,12 +49,6 @@ struct Parts {
     detail: String,
     #[serde(default)]
     errors: Vec<FieldError>,
-}
-
-#[derive(Debug, Deserialize)]
-struct FieldError {
-    pointer: String,
-    detail: String,
 }
 
 impl Failure {

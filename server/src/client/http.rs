@@ -73,7 +73,11 @@ impl Http {
         };
         let authority = uri.authority().ok_or_else(|| wrong("names no host"))?;
         if authority.as_str().contains('@') || uri.query().is_some() {
-            return Err(wrong("must be a host and a port; the token goes into WINDLASS_TOKEN"));
+            // Not shown again: it may hold a secret.
+            return Err(Failure::usage(
+                "--server must be a host and a port, like http://127.0.0.1:8080; the token goes \
+                 into WINDLASS_TOKEN",
+            ));
         }
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let token = token.map(|token| HeaderValue::try_from(format!("Bearer {token}")));

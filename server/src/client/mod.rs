@@ -9,6 +9,7 @@ pub(crate) mod shapes;
 
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use ::http::Method;
 use bytes::{Bytes, BytesMut};
@@ -21,12 +22,12 @@ pub(crate) use failure::Failure;
 use http::Http;
 
 /// Who answers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Client {
     /// The store, opened by this process.
-    Direct(Box<Direct>),
+    Direct(Arc<Direct>),
     /// A server.
-    Http(Box<Http>),
+    Http(Arc<Http>),
 }
 
 /// What a command expects of a store that it works on itself.
@@ -87,9 +88,9 @@ impl Client {
         match &target.server {
             Some(url) => {
                 let http = Http::new(url, token, target.ca.as_deref())?;
-                Ok(Self::Http(Box::new(http)))
+                Ok(Self::Http(Arc::new(http)))
             }
-            None => Ok(Self::Direct(Box::new(Direct::open(&target.store, store)?))),
+            None => Ok(Self::Direct(Arc::new(Direct::open(&target.store, store)?))),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 /// A job.
 #[derive(Debug, Deserialize)]
@@ -43,16 +44,95 @@ pub(crate) struct Jobs {
     pub(crate) next: Option<String>,
 }
 
-/// The queues, by name.
+/// The queues.
 #[derive(Debug, Deserialize)]
-pub(crate) struct QueueNames {
-    pub(crate) queues: Vec<QueueName>,
+pub(crate) struct Queues {
+    pub(crate) queues: Vec<Queue>,
+}
+
+/// A queue. Its settings stay as they are written.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Queue {
+    pub(crate) name: String,
+    pub(crate) paused: bool,
+    pub(crate) counts: Counts,
+    pub(crate) oldest_ready_age_ms: Option<u64>,
+    pub(crate) settings: Map<String, Value>,
+}
+
+/// How many jobs stand where.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) queued: u64,
+    pub(crate) scheduled: u64,
+    pub(crate) processing: u64,
+    pub(crate) done: u64,
+    pub(crate) failed: u64,
+    pub(crate) cancelled: u64,
+}
+
+/// Dead letters that were replayed or purged.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Bulk {
+    #[serde(alias = "replayed", alias = "purged")]
+    pub(crate) count: u64,
+    pub(crate) more: bool,
+    pub(crate) next: Option<String>,
+}
+
+/// What became of each job of a batch.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct BatchAnswer {
+    pub(crate) results: Vec<BatchResult>,
 }
 
 /// One of them.
 #[derive(Debug, Deserialize)]
-pub(crate) struct QueueName {
-    pub(crate) name: String,
+pub(crate) struct BatchResult {
+    pub(crate) duplicate: Option<bool>,
+    pub(crate) error: Option<Refused>,
+}
+
+/// Why it was refused.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Refused {
+    detail: String,
+    #[serde(default)]
+    errors: Vec<FieldError>,
+}
+
+/// What is wrong with one field.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FieldError {
+    pub(crate) pointer: String,
+    pub(crate) detail: String,
+}
+
+impl Refused {
+    /// Everything that is wrong, on one line.
+    pub(crate) fn why(self) -> String {
+        if self.errors.len() < 2 {
+            return self.detail;
+        }
+        let each = self.errors.iter().map(|error| format!("{}: {}", error.pointer, error.detail));
+        each.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Why a job is where it is.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Explained {
+    pub(crate) id: u64,
+    pub(crate) state: String,
+    pub(crate) reasons: Vec<Reason>,
+    pub(crate) next_change_at: Option<String>,
+}
+
+/// One reason.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Reason {
+    pub(crate) code: String,
+    pub(crate) detail: String,
 }
 
 /// Attempts that did not complete.

@@ -1,10 +1,10 @@
 //! `doctor`: whether a store agrees with itself. On the store itself it can mend what is derived.
 
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Args;
 use serde::Deserialize;
+use tokio::time::Instant;
 use windlass_core::store::{Disagreement, Reader, Store as _};
 use windlass_core::{Counts, View};
 use windlass_store_redb::RedbStore;

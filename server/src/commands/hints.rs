@@ -1,7 +1,7 @@
 //! Near misses: what somebody may have meant.
 
 use super::Session;
-use crate::client::shapes::QueueNames;
+use crate::client::shapes::Queues;
 use crate::client::{Failure, segment};
 
 /// Names a queue that is called almost like one that does not exist.
@@ -11,13 +11,10 @@ pub(crate) async fn queue(session: &Session, name: Option<&str>) -> Result<(), F
     if known.is_ok() {
         return Ok(());
     }
-    let queues: QueueNames = session.client.get("/queues").await?.json()?;
+    let queues: Queues = session.client.get("/queues").await?.json()?;
     let names = queues.queues.iter().map(|queue| queue.name.as_str());
-    match nearest(name, names) {
-        Some(similar) => {
-            session.out.say(&format!("there is no queue `{name}`; did you mean `{similar}`?"));
-        }
-        None => session.out.say(&format!("there is no queue `{name}` yet")),
+    if let Some(similar) = nearest(name, names) {
+        session.out.say(&format!("there is no queue `{name}`; did you mean `{similar}`?"));
     }
     Ok(())
 }

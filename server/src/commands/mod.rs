@@ -1,14 +1,20 @@
 //! What each command does. A command is written against the HTTP contract and calls the client;
 //! whether a server or the store answers is not known here.
 
+pub(crate) mod about;
 pub(crate) mod backup;
 pub(crate) mod config;
+mod confirm;
+pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod enqueue;
 mod hints;
+pub(crate) mod jobs;
 pub(crate) mod list;
+pub(crate) mod queue;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod wait;
 pub(crate) mod worker;
 
 use std::process::ExitCode;
@@ -46,62 +52,50 @@ async fn run(
     target: &Target,
     command: Command,
     token: Option<String>,
-    out: Out,
+    mut out: Out,
 ) -> Result<ExitCode, Failure> {
-    // It works on the bare store: nothing may run on it meanwhile in this process.
-    if let Command::Doctor(args) = &command {
-        return doctor::run(target, args, token, out).await;
+    // A command that only looks does not make a store; nor does one that needs what is in it.
+    let store = match &command {
+        Command::Enqueue(_) => Store::Made,
+        Command::Config(args) if args.writes() => Store::Made,
+        _ => Store::Exists,
+    };
+    match &command {
+        Command::Serve(_) => return Err(Failure::failed("`serve` is started elsewhere")),
+        Command::Completions(args) => return about::completions(&mut out, args),
+        Command::Version => return about::version(&mut out),
+        // It works on the bare store: nothing else in this process may run on it.
+        Command::Doctor(args) => return doctor::run(target, args, token, out).await,
+        _ => {}
     }
-    let on = |store| Session::open(target, token, store, out);
-    match command {
-        Command::Serve(_) | Command::Doctor(_) => {
-            Err(Failure::usage("this command is not run here; this is a bug"))
-        }
-        Command::Backup(args) => {
-            on(Store::Exists)?.runs(async |session| backup::run(session, &args).await).await
-        }
-        Command::Config(args) => {
-            let store = if args.writes() { Store::Made } else { Store::Exists };
-            on(store)?.runs(async |session| config::run(session, &args).await).await
-        }
-        Command::Worker(args) => {
-            on(Store::Exists)?.runs(async |session| worker::run(session, &args).await).await
-        }
-        Command::Status(args) => {
-            on(Store::Exists)?.runs(async |session| status::run(session, &args).await).await
-        }
-        Command::Enqueue(args) => {
-            on(Store::Made)?.runs(async |session| enqueue::run(session, &args).await).await
-        }
-        Command::List(args) => {
-            on(Store::Exists)?.runs(async |session| list::run(session, &args).await).await
-        }
-        Command::Show(args) => {
-            on(Store::Exists)?.runs(async |session| show::run(session, &args).await).await
-        }
-    }
+    let mut session = Session { client: Client::open(target, token, store)?, out };
+    let result = asked(&mut session, &command).await;
+    let flushed = session.out.flush();
+    session.client.end().await;
+    let code = result?;
+    flushed?;
+    Ok(code)
 }
 
-impl Session {
-    fn open(
-        target: &Target,
-        token: Option<String>,
-        store: Store,
-        out: Out,
-    ) -> Result<Self, Failure> {
-        Ok(Self { client: Client::open(target, token, store)?, out })
-    }
-
-    /// Runs a command to its end, then ends in order whatever became of it.
-    async fn runs(
-        mut self,
-        command: impl AsyncFnOnce(&mut Self) -> Result<ExitCode, Failure>,
-    ) -> Result<ExitCode, Failure> {
-        let result = command(&mut self).await;
-        let flushed = self.out.flush();
-        self.client.end().await;
-        let code = result?;
-        flushed?;
-        Ok(code)
+/// Runs a command that asks somebody.
+async fn asked(session: &mut Session, command: &Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Enqueue(args) => enqueue::run(session, args).await,
+        Command::List(args) => list::run(session, args).await,
+        Command::Show(args) => show::run(session, args).await,
+        Command::Explain(args) => jobs::explain(session, args).await,
+        Command::Wait(args) => wait::run(session, args).await,
+        Command::Cancel(args) => jobs::cancel(session, args).await,
+        Command::Retry(args) => jobs::retry(session, args).await,
+        Command::Delete(args) => jobs::delete(session, args).await,
+        Command::Dlq(args) => dlq::run(session, args).await,
+        Command::Queue(args) => queue::run(session, args).await,
+        Command::Backup(args) => backup::run(session, args).await,
+        Command::Config(args) => config::run(session, args).await,
+        Command::Status(args) => status::run(session, args).await,
+        Command::Worker(args) => worker::run(session, args).await,
+        Command::Serve(_) | Command::Doctor(_) | Command::Completions(_) | Command::Version => {
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }

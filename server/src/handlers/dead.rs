@@ -6,7 +6,7 @@ use super::jobs;
 use crate::app::App;
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
-use crate::wire::{self, Replay, Replayed};
+use crate::wire::{self, PurgePage, Replay, ReplayPage};
 
 /// `GET /dlq`
 pub(crate) async fn list(call: Call) -> Answer {
@@ -26,8 +26,18 @@ pub(crate) async fn retry_many(call: Call) -> Answer {
     let replay: Replay =
         if call.body.is_empty() { Replay::default() } else { wire::json(&call.body)? };
     let (filter, limit) = replay.check()?;
-    let (replayed, next) = call.app.queue.replay_dead(filter, None, limit).await?;
-    router::ok(&Replayed { replayed, more: next.is_some() })
+    let after = replay.cursor.as_deref().map(jobs::cursor).transpose()?;
+    let (replayed, next) = call.app.queue.replay_dead(filter, after, limit).await?;
+    router::ok(&ReplayPage { replayed, more: next.is_some(), next: next.map(jobs::written) })
+}
+
+/// `POST /dlq/purge`
+pub(crate) async fn purge(call: Call) -> Answer {
+    let which: Replay = wire::json(&call.body)?;
+    let (filter, limit) = which.check()?;
+    let after = which.cursor.as_deref().map(jobs::cursor).transpose()?;
+    let (purged, next) = call.app.queue.discard_dead(filter, after, limit).await?;
+    router::ok(&PurgePage { purged, more: next.is_some(), next: next.map(jobs::written) })
 }
 
 /// `DELETE /dlq/{id}`

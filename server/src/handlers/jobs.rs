@@ -1,13 +1,17 @@
 //! Jobs: one, lists, why, and what operators do with them.
 
+use std::time::Duration;
+
+use windlass_core::machine::Refused;
 use windlass_core::store::{Cursor, Filter, JobDetail, Page, Reader, StoreError};
 use windlass_core::{
     self as core, Demand, Job, JobId, Kind, Payload, QueueName, StateName, Surroundings, View,
     Wall, explain,
 };
+use windlass_runtime_tokio::Unserved;
 
-use crate::app::{App, now};
-use crate::limits::{PAGE, PAGE_BYTES};
+use crate::app::{App, Stage, now};
+use crate::limits::{PAGE, PAGE_BYTES, POLL_WAIT_MS};
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
 use crate::wire;
@@ -15,10 +19,30 @@ use crate::wire::{Attempts, Explained, JobAnswer, JobList, Query};
 
 /// `GET /jobs/{id}`
 pub(crate) async fn get(call: Call) -> Answer {
-    call.query(&[])?;
+    let query = call.query(&["wait_ms"])?;
     let id = call.job_id()?;
+    if let Some(wait) = wait(&query)? {
+        let app = &call.app;
+        tokio::select! {
+            // Whatever came of it is seen below.
+            _ = tokio::time::timeout(wait, app.queue.wait(id)) => {}
+            () = app.closing.reached(Stage::Draining) => {
+                return Err(Problem::from(Unserved::Refused(Refused::ShuttingDown)));
+            }
+        }
+    }
     let found = call.app.lookup.job(id).await?;
     router::ok(&wire::Job::of(found.ok_or_else(|| Problem::no_job(id))?))
+}
+
+/// How long to wait for a verdict, if at all.
+fn wait(query: &Query) -> Result<Option<Duration>, Problem> {
+    let Some(text) = query.get("wait_ms") else { return Ok(None) };
+    let millis: u64 = text.parse().map_err(|_| {
+        let detail = "`wait_ms` must be a whole number, 0 or more";
+        Problem::new(problem::INVALID, detail)
+    })?;
+    Ok(Some(Duration::from_millis(millis.min(POLL_WAIT_MS))))
 }
 
 /// `GET /jobs`
@@ -99,11 +123,11 @@ fn limit(query: &Query) -> Result<usize, Problem> {
     }
 }
 
-fn written(cursor: Cursor) -> String {
+pub(super) fn written(cursor: Cursor) -> String {
     format!("{}_{}", cursor.at.get(), cursor.id)
 }
 
-fn cursor(text: &str) -> Result<Cursor, Problem> {
+pub(super) fn cursor(text: &str) -> Result<Cursor, Problem> {
     let parts = text.split_once('_');
     let parts = parts.and_then(|(at, id)| Some((at.parse().ok()?, id.parse().ok()?)));
     let (at, id) = parts.ok_or_else(|| {

@@ -39,6 +39,11 @@ impl Out {
         }
     }
 
+    /// Whether somebody watches, so that progress can be shown.
+    pub(crate) fn interactive(&self) -> bool {
+        !self.json && std::io::stderr().is_terminal()
+    }
+
     /// Writes a line; its text has been escaped where it had to be.
     pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
         self.bytes(text.as_bytes())?;

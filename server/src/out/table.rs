@@ -101,3 +101,43 @@ pub(crate) fn coloured(text: &str, state: &str, colour: bool) -> String {
     };
     if colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(detail: &str) -> Table {
+        const COLUMNS: [Column; 3] =
+            [Column::number("ID"), Column::whole("STATE"), Column::text("DETAIL")];
+        let mut table = Table::new(&COLUMNS);
+        table.row(&["42".into(), "queued".into(), detail.into()]);
+        table
+    }
+
+    #[test]
+    fn a_row_is_one_line_and_never_wider_than_the_terminal() {
+        let long = "one two three four five six seven eight nine ten eleven twelve";
+        let text = table(long).text(40, false);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("42  queued  one two") && text.contains('…'), "{text}");
+        for detail in
+            [long, "x\ny\u{1b}[2J", "", "\u{4e16}\u{754c}\u{4e16}\u{754c}\u{4e16}\u{754c}"]
+        {
+            for width in [20, 25, 40, 100] {
+                let text = table(detail).text(width, false);
+                let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+                assert!(widest <= usize::from(width), "{width}:\n{text}");
+                assert_eq!(text.lines().count(), 2, "{width}:\n{text}");
+                assert!(!text.contains('\u{1b}'));
+            }
+        }
+    }
+
+    #[test]
+    fn colour_is_for_terminals_alone() {
+        assert!(table("x").text(40, true).starts_with("\u{1b}[1m"));
+        assert!(!table("x").text(40, false).contains('\u{1b}'));
+        assert_eq!(coloured("failed", "failed", true), "\u{1b}[31mfailed\u{1b}[0m");
+        assert_eq!(coloured("failed", "failed", false), "failed");
+    }
+}

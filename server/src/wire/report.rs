@@ -363,7 +363,7 @@ impl From<Result<core::StateName, Problem>> for ReportResult {
     }
 }
 
-/// Which dead letters to replay, newest failure first.
+/// Which dead letters to replay or to purge, newest failure first.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Replay {
@@ -376,6 +376,8 @@ pub(crate) struct Replay {
     /// At most so many; 1000 if absent.
     #[schemars(range(min = 1, max = 1_000))]
     limit: Option<i64>,
+    /// Go on behind this: `next` of the answer before.
+    pub(crate) cursor: Option<String>,
 }
 
 impl Replay {
@@ -399,8 +401,24 @@ impl Replay {
 
 /// How many dead letters run again.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(crate) struct Replayed {
+#[schemars(rename = "Replayed")]
+pub(crate) struct ReplayPage {
     pub(crate) replayed: usize,
     /// Whether there may be more that fit.
     pub(crate) more: bool,
+    /// The cursor to go on with, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
+}
+
+/// How many dead letters are gone.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Purged")]
+pub(crate) struct PurgePage {
+    pub(crate) purged: usize,
+    /// Whether there may be more that fit.
+    pub(crate) more: bool,
+    /// The cursor to go on with, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
 }

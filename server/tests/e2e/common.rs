@@ -20,7 +20,7 @@ pub(crate) const STORES: [&str; 2] = ["sqlite", "redb"];
 /// A folder with a store, on which servers are started one after the other.
 pub(crate) struct Place {
     pub(crate) dir: TempDir,
-    store: String,
+    pub(crate) store: String,
 }
 
 impl Place {

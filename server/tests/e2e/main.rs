@@ -10,4 +10,5 @@ mod kinds;
 mod limits;
 mod routes;
 mod secure;
+mod verdicts;
 mod workers;

@@ -203,7 +203,7 @@ fn what_a_poll_waits_for_is_given_back_when_its_client_leaves() {
 #[test]
 fn claims_whose_answer_cannot_be_written_are_given_back_at_once() {
     for store in STORES {
-        let place = crate::common::Place::new(store);
+        let place = Place::new(store);
         let mut server = place.start(&["--write-timeout", "1s"]);
         // More than a socket holds, for a client that never reads.
         let payload = "x".repeat(900_000);

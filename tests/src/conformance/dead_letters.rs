@@ -1,4 +1,4 @@
-//! Bulk replay of the dead-letter queue: which jobs, how many, in which order, page by page.
+//! Bulk replay and discard of the dead-letter queue: which jobs, how many, in which order, page by page.
 
 use windlass_core::limits::PAGE_ROWS;
 use windlass_core::store::{Admin, AdminDone, Cursor, DeadFilter, Outcomes, Settle};
@@ -325,4 +325,54 @@ pub fn replayed_dead_letters_are_claimed_in_the_same_batch<S: Subject>() {
     let claimed: Vec<JobId> = out.claims[0].jobs.iter().map(|leased| leased.job.id).collect();
     assert_eq!(claimed, ids, "due at one instant, the older job goes first");
     assert_eq!(out.stirred, [queue("main")]);
+}
+
+// Discarding.
+
+/// Discards one page: how many, and where to go on.
+#[track_caller]
+fn discard<S: Subject>(
+    world: &mut World<S>,
+    filter: &DeadFilter,
+    after: Option<Cursor>,
+    limit: usize,
+) -> (usize, Option<Cursor>) {
+    let filter = filter.clone();
+    match world.admin(Admin::DiscardDead { filter, after, limit }) {
+        Ok(AdminDone::Discarded { count, next }) => (count, next),
+        other => panic!("the answer tells how many are gone, not {other:?}"),
+    }
+}
+
+pub fn discarded_dead_letters_are_gone_with_their_attempts_and_no_others<S: Subject>() {
+    let mut world = World::<S>::new();
+    let gone = world.dead(work(), "refused");
+    let kept = [world.dead(work(), "broken"), world.cancelled(work()), world.done(work())];
+    let before = kept.map(|id| world.job(id));
+    assert_eq!(discard(&mut world, &with_error("refused"), None, 10), (1, None));
+    assert_eq!(world.find(gone), None);
+    assert!(world.dump().attempts.iter().all(|attempt| attempt.job != gone));
+    assert_eq!(kept.map(|id| world.job(id)), before);
+    assert_eq!(discard(&mut world, &own(), None, 10), (1, None));
+    assert_eq!(world.find(kept[0]), None);
+}
+
+pub fn a_page_of_discarded_dead_letters_ends_at_its_limit_and_goes_on_behind_it<S: Subject>() {
+    let mut world = World::<S>::new();
+    let ids = dead_letters(&mut world, 3, "broken");
+    let (count, next) = discard(&mut world, &own(), None, 2);
+    assert_eq!((count, next.is_some()), (2, true));
+    let left: Vec<JobId> = ids.iter().copied().filter(|id| world.find(*id).is_some()).collect();
+    assert_eq!(left, ids[..1], "the newest failures go first");
+    assert_eq!(discard(&mut world, &own(), next, 2), (1, None));
+    assert_eq!(world.find(ids[0]), None);
+}
+
+pub fn a_dead_letter_replayed_in_the_same_batch_is_not_discarded<S: Subject>() {
+    let mut world = World::<S>::new();
+    let id = world.dead(work(), "broken");
+    let all = Admin::DiscardDead { filter: own(), after: None, limit: 10 };
+    let out = world.commit(|batch| batch.admin.extend([Admin::Replay(id), all]));
+    assert_eq!(out.admin[1], Ok(AdminDone::Discarded { count: 0, next: None }));
+    assert_eq!(world.job(id).state.name(), StateName::Queued);
 }

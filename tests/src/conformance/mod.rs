@@ -345,6 +345,9 @@ macro_rules! conformance {
                 a_job_replayed_or_deleted_in_the_same_batch_is_not_replayed_again,
                 a_dead_letter_cancelled_in_the_same_batch_is_not_replayed,
                 replayed_dead_letters_are_claimed_in_the_same_batch,
+                discarded_dead_letters_are_gone_with_their_attempts_and_no_others,
+                a_page_of_discarded_dead_letters_ends_at_its_limit_and_goes_on_behind_it,
+                a_dead_letter_replayed_in_the_same_batch_is_not_discarded,
             ]
         );
         $crate::conformance_family!(

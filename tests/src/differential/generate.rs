@@ -168,7 +168,8 @@ fn admins_on(job: Pick) -> impl Strategy<Value = Vec<AdminPlan>> {
         3 => Just(AdminPlan::Cancel(job)),
         3 => Just(AdminPlan::Replay(job)),
         1 => Just(AdminPlan::Delete(job)),
-        2 => Just(AdminPlan::ReplayDead { filter: all, on: false, limit: 2 }),
+        2 => Just(AdminPlan::ReplayDead { filter: all.clone(), on: false, limit: 2 }),
+        1 => Just(AdminPlan::DiscardDead { filter: all, limit: 2 }),
     ];
     vec(one, 2..=4)
 }
@@ -182,6 +183,7 @@ fn admin() -> impl Strategy<Value = AdminPlan> {
         4 => pick().prop_map(AdminPlan::Replay),
         3 => pick().prop_map(AdminPlan::Delete),
         3 => replay_dead(),
+        1 => replay_dead().prop_map(discarded),
         1 => queue().prop_map(AdminPlan::Pause),
         1 => queue().prop_map(AdminPlan::Resume),
         3 => (queue(), settings()).prop_map(|(queue, set)| AdminPlan::SetQueue(queue, set)),
@@ -200,6 +202,14 @@ fn replay_dead() -> impl Strategy<Value = AdminPlan> {
         let error_contains = text.map(str::to_owned);
         AdminPlan::ReplayDead { filter: DeadFilter { queue, kind, error_contains }, on, limit }
     })
+}
+
+/// The same dead letters, but they are not wanted any more.
+fn discarded(plan: AdminPlan) -> AdminPlan {
+    match plan {
+        AdminPlan::ReplayDead { filter, limit, .. } => AdminPlan::DiscardDead { filter, limit },
+        other => other,
+    }
 }
 
 fn settings() -> impl Strategy<Value = QueueSettings> {

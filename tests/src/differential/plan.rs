@@ -92,6 +92,11 @@ pub(crate) enum AdminPlan {
         on: bool,
         limit: usize,
     },
+    /// From the beginning.
+    DiscardDead {
+        filter: DeadFilter,
+        limit: usize,
+    },
     Pause(QueueName),
     Resume(QueueName),
     SetQueue(QueueName, QueueSettings),
@@ -283,6 +288,9 @@ fn resolve_admin(plan: &AdminPlan, memory: &Memory) -> Admin {
         AdminPlan::ReplayDead { filter, on, limit } => {
             let after = memory.replay_on.filter(|_| *on);
             Admin::ReplayDead { filter: filter.clone(), after, limit: *limit }
+        }
+        AdminPlan::DiscardDead { filter, limit } => {
+            Admin::DiscardDead { filter: filter.clone(), after: None, limit: *limit }
         }
         AdminPlan::Pause(name) => Admin::Pause(name.clone()),
         AdminPlan::Resume(name) => Admin::Resume(name.clone()),

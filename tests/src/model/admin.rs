@@ -22,6 +22,9 @@ impl Model {
             Admin::ReplayDead { filter, after, limit } => {
                 Ok(self.replay_dead(now, filter, *after, *limit))
             }
+            Admin::DiscardDead { filter, after, limit } => {
+                Ok(self.discard_dead(now, filter, *after, *limit, policy))
+            }
             Admin::Pause(name) => Ok(self.change_queue(name, |queue| queue.paused = true)),
             Admin::Resume(name) => {
                 self.must_stir.insert(name.clone());
@@ -113,12 +116,7 @@ impl Model {
         after: Option<Cursor>,
         limit: usize,
     ) -> AdminDone {
-        let mut dead: Vec<ModelJob> = self.before.clone();
-        dead.retain(|job| job.state == StateName::Failed && wanted(job, filter));
-        dead.sort_by_key(|job| std::cmp::Reverse(place(job)));
-        dead.retain(|job| after.is_none_or(|after| place(job) < after));
-        let page: Vec<ModelJob> = dead.iter().take(limit).cloned().collect();
-        let next = if dead.len() > page.len() { page.last().map(place) } else { None };
+        let (page, next) = self.dead_page(filter, after, limit);
         if next.is_some() {
             self.note("a bulk replay stops at its limit");
         }
@@ -132,6 +130,43 @@ impl Model {
             }
         }
         AdminDone::Replayed { count, next }
+    }
+
+    /// Forgets those that were dead before this batch and still are, newest failure first.
+    fn discard_dead(
+        &mut self,
+        now: Wall,
+        filter: &DeadFilter,
+        after: Option<Cursor>,
+        limit: usize,
+        policy: &Policy,
+    ) -> AdminDone {
+        let (page, next) = self.dead_page(filter, after, limit);
+        let mut count = 0;
+        for job in page {
+            let Ok(at) = self.at(job.id) else { continue };
+            if self.jobs[at].state == StateName::Failed {
+                self.note("bulk discard");
+                self.forget(now, at, policy);
+                count += 1;
+            }
+        }
+        AdminDone::Discarded { count, next }
+    }
+
+    fn dead_page(
+        &self,
+        filter: &DeadFilter,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> (Vec<ModelJob>, Option<Cursor>) {
+        let mut dead: Vec<ModelJob> = self.before.clone();
+        dead.retain(|job| job.state == StateName::Failed && wanted(job, filter));
+        dead.sort_by_key(|job| std::cmp::Reverse(place(job)));
+        dead.retain(|job| after.is_none_or(|after| place(job) < after));
+        let page: Vec<ModelJob> = dead.iter().take(limit).cloned().collect();
+        let next = if dead.len() > page.len() { page.last().map(place) } else { None };
+        (page, next)
     }
 
     fn change_queue(&mut self, name: &QueueName, change: impl FnOnce(&mut Queue)) -> AdminDone {

@@ -56,6 +56,7 @@ pub const RULES: &[&str] = &[
     "a worker that is not there is not asked to stop",
     "another request with a known key is a conflict",
     "another verdict on a spent token is refused",
+    "bulk discard",
     "bulk replay",
     "cancel a cancelled job again",
     "cancel a running job",

@@ -1,5 +1,8 @@
 //! `enqueue`: one job from the arguments, or many from a file.
 
+mod file;
+mod lines;
+
 use std::io::Read;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,10 +28,11 @@ Examples:
   windlass enqueue report --delay 10m --queue nightly --key report-2026-01-02
   jq -c . big.json | windlass enqueue import -
   windlass enqueue --command 'pg_dump shop | gzip > shop.gz' --timeout 1h
+  windlass enqueue --file jobs.ndjson --resume import-7
   windlass enqueue -- rsync -a /srv/ backup:/srv/")]
 pub(crate) struct EnqueueArgs {
     /// What to run.
-    #[arg(required_unless_present_any = ["command", "argv"])]
+    #[arg(required_unless_present_any = ["command", "argv", "file"])]
     kind: Option<String>,
     /// Its payload as JSON, or - for standard input; null if not given.
     payload: Option<String>,
@@ -40,6 +44,8 @@ pub(crate) struct EnqueueArgs {
     argv: Vec<String>,
     #[command(flatten)]
     options: Options,
+    #[command(flatten)]
+    many: file::FileArgs,
 }
 
 /// What else can be said about a job.
@@ -59,7 +65,7 @@ struct Options {
     #[arg(long)]
     at: Option<String>,
     /// How often to run it again after a failure.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     max_retries: Option<i64>,
     /// Your own name for this request: repeated with it, it gives one job.
     #[arg(long)]
@@ -97,6 +103,12 @@ struct NewJob<'a> {
 }
 
 pub(crate) async fn run(session: &mut Session, args: &EnqueueArgs) -> Result<ExitCode, Failure> {
+    if let Some(name) = &args.many.file {
+        if args.is_alone() {
+            return Err(Failure::usage("--file goes without a job of its own: each line is one"));
+        }
+        return file::run(session, &args.many, name).await;
+    }
     let body = serde_json::to_vec(&job(args)?)
         .map_err(|error| Failure::failed(format!("the job cannot be written: {error}")))?;
     let reply = session.client.post("/jobs", body).await?;
@@ -114,6 +126,21 @@ pub(crate) async fn run(session: &mut Session, args: &EnqueueArgs) -> Result<Exi
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl EnqueueArgs {
+    /// Whether the arguments say something about a single job.
+    fn is_alone(&self) -> bool {
+        let Options { queue, priority, delay, at, max_retries, key, timeout, visibility_timeout } =
+            &self.options;
+        let texts = [&self.kind, &self.payload, &self.command, queue, at, key];
+        let numbers = [priority, max_retries];
+        let times = [delay, timeout, visibility_timeout];
+        texts.iter().any(|text| text.is_some())
+            || numbers.iter().any(|number| number.is_some())
+            || times.iter().any(|time| time.is_some())
+            || !self.argv.is_empty()
+    }
 }
 
 fn job(args: &EnqueueArgs) -> Result<NewJob<'_>, Failure> {

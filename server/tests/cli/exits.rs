@@ -1,0 +1,143 @@
+//! Exit codes and messages: usage, not found, conflict, not allowed, unreachable.
+
+use std::fmt::Write as _;
+
+use crate::common::{Place, Server};
+use crate::world::{Mode, World, in_every_mode, ran, windlass};
+
+fn one(server: &Server) {
+    server.enqueue(r#"{"kind":"a","idempotency_key":"k"}"#);
+}
+
+#[test]
+fn what_is_refused_says_so_with_its_exit_code() {
+    let told = in_every_mode(one, |world| {
+        world.tell(&["show", "99"]);
+        world.tell(&["show", "99", "--json"]);
+        world.tell(&["retry", "1"]);
+        world.tell(&["retry", "1", "--json"]);
+        world.tell(&["enqueue", "b", "--key", "k"]);
+        world.tell(&["enqueue", "a/b", "--queue", "stats", "--priority", "5000"]);
+        world.tell(&["enqueue", "a", "--at", "tomorrow"]);
+        world.tell(&["enqueue", "a", "{"]);
+        world.tell(&["dlq", "retry", "1"]);
+        world.tell(&["delete", "1"]);
+        world.tell(&["wait", "99"]);
+    });
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn what_cannot_be_understood_is_refused_before_anything_is_opened() {
+    let place = Place::new("sqlite");
+    let mut told = String::new();
+    for args in [
+        &["lst"][..],
+        &["list", "--state", "quued"],
+        &["list", "--limit", "0"],
+        &["show", "x"],
+        &["cancel"],
+        &["enqueue"],
+        &["enqueue", "a", "--delay", "5"],
+        &["enqueue", "a", "--command", "b"],
+        &["list", "--store", "mysql:x"],
+        &["list", "--server", "localhost:8080"],
+        &["list", "--server", "http://me:secret@localhost"],
+        &["completions", "tcsh"],
+    ] {
+        let mut command = windlass(&place);
+        command.args(args);
+        let ran = ran(command, "");
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
+        let error = ran.err.lines().next().unwrap_or_default();
+        let tip = ran.err.lines().find(|line| line.contains("tip:")).unwrap_or_default();
+        let _ = writeln!(told, "$ windlass {}\n{error}", args.join(" "));
+        if !tip.is_empty() {
+            let _ = writeln!(told, "{tip}");
+        }
+    }
+    insta::assert_snapshot!(told);
+    assert!(!place.path("windlass-data").exists());
+}
+
+#[test]
+fn commands_run_here_and_are_not_taken_over_http() {
+    let world = World::new(Mode::Server, one);
+    let ran = world.run(&["enqueue", "--command", "true"]);
+    assert_eq!(ran.code, 5, "{}", ran.err);
+    let mut world = World::new(Mode::Sqlite, one);
+    world.tell(&["enqueue", "--command", "echo hi | wc", "--timeout", "1h"]);
+    world.tell(&["enqueue", "--", "rsync", "-a", "--delete", "x y"]);
+    world.tell_with(&["enqueue", "--file", "-"], r#"{"kind":"command","payload":{"argv":["ls"]}}"#);
+    let payload = |id| {
+        let job = world.run(&["show", id, "--json"]).out;
+        let job: serde_json::Value = serde_json::from_str(job.lines().next().unwrap()).unwrap();
+        (job["kind"].clone(), job["payload"].to_string())
+    };
+    assert_eq!(payload("2"), ("command".into(), r#"{"command":"echo hi | wc"}"#.into()));
+    assert_eq!(
+        payload("3"),
+        ("command".into(), r#"{"argv":["rsync","-a","--delete","x y"]}"#.into())
+    );
+    assert_eq!(payload("4"), ("command".into(), r#"{"argv":["ls"]}"#.into()));
+}
+
+#[test]
+fn a_token_is_read_from_the_environment() {
+    let place = Place::new("sqlite");
+    let tokens = place.private_file(
+        "tokens",
+        "boss admin boss-secret-0123456789\nviewer read look-secret-0123456789\n",
+    );
+    let server = place.start(&["--token-file", tokens.to_str().unwrap()]);
+    let run = |token: Option<&str>, args: &[&str]| {
+        let mut command = windlass(&place);
+        command.args(["--server", &format!("http://{}", server.address)]).args(args);
+        if let Some(token) = token {
+            command.env("WINDLASS_TOKEN", token);
+        }
+        ran(command, "")
+    };
+    assert_eq!(run(Some("boss-secret-0123456789"), &["enqueue", "a"]).out, "1\n");
+    assert_eq!(run(Some("look-secret-0123456789"), &["list"]).code, 0);
+    let refused = run(Some("look-secret-0123456789"), &["enqueue", "a"]);
+    assert_eq!(refused.code, 5);
+    assert!(refused.err.contains("enqueue"), "{}", refused.err);
+    assert_eq!(run(Some("wrong"), &["list"]).code, 5);
+    assert_eq!(run(None, &["list"]).code, 5);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_says_what_to_check() {
+    let place = Place::new("sqlite");
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = windlass(&place);
+    command.args(["--server", &format!("http://{free}"), "list"]);
+    let refused = ran(command, "");
+    assert_eq!(refused.code, 6);
+    assert!(refused.err.contains("check that the server runs"), "{}", refused.err);
+    let mut command = windlass(&place);
+    command.args(["--server", &format!("http://{free}"), "list", "--json"]);
+    let problem: serde_json::Value = serde_json::from_str(&ran(command, "").err).unwrap();
+    assert_eq!(problem["type"], "urn:windlass:error:unreachable");
+}
+
+#[test]
+fn a_secure_server_is_trusted_only_with_its_issuer() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/tls");
+    let place = Place::new("sqlite");
+    let (cert, key) = (format!("{folder}/cert.pem"), format!("{folder}/key.pem"));
+    let server = place.start(&["--tls-cert", &cert, "--tls-key", &key]);
+    let run = |extra: &[&str]| {
+        let url = format!("https://localhost:{}", server.address.port());
+        let mut command = windlass(&place);
+        command.args(["--server", &url, "enqueue", "a"]).args(extra);
+        ran(command, "")
+    };
+    let trusted = run(&["--ca", &format!("{folder}/ca.pem")]);
+    assert_eq!((trusted.code, trusted.out.as_str()), (0, "1\n"), "{}", trusted.err);
+    let unknown = run(&[]);
+    assert_eq!((unknown.code, unknown.out.as_str()), (6, ""));
+    assert!(unknown.err.contains("--ca FILE"), "{}", unknown.err);
+}

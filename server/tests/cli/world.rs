@@ -1,0 +1,130 @@
+//! A story of commands, told in every mode: directly on each store, and over HTTP.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use crate::common::{Place, Server};
+use crate::redact::redacted;
+
+/// How a command reaches the jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Sqlite,
+    Redb,
+    Server,
+}
+
+pub(crate) const MODES: [Mode; 3] = [Mode::Sqlite, Mode::Redb, Mode::Server];
+
+/// A store with what a story begins with.
+pub(crate) struct World {
+    pub(crate) place: Place,
+    pub(crate) server: Option<Server>,
+    told: String,
+}
+
+/// What a command left.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl World {
+    /// A store that a server has filled. In the direct modes the server is gone.
+    pub(crate) fn new(mode: Mode, fill: fn(&Server)) -> Self {
+        let place = Place::new(if mode == Mode::Redb { "redb" } else { "sqlite" });
+        let server = place.start(&[]);
+        fill(&server);
+        let told = String::new();
+        if mode == Mode::Server {
+            return Self { place, server: Some(server), told };
+        }
+        server.signal("-TERM");
+        let (status, said) = server.end();
+        assert!(status.success(), "{said}");
+        Self { place, server: None, told }
+    }
+
+    /// The binary, on this store and with these arguments.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = windlass(&self.place);
+        match &self.server {
+            Some(server) => command.args(["--server", &format!("http://{}", server.address)]),
+            None => command.args(["--store", &self.place.store]),
+        };
+        command.args(args);
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        self.run_with(args, "")
+    }
+
+    /// The same, with this on standard input.
+    pub(crate) fn run_with(&self, args: &[&str], input: &str) -> Ran {
+        ran(self.command(args), input)
+    }
+
+    /// Runs a command and writes down what somebody saw.
+    pub(crate) fn tell(&mut self, args: &[&str]) -> Ran {
+        self.tell_with(args, "")
+    }
+
+    pub(crate) fn tell_with(&mut self, args: &[&str], input: &str) -> Ran {
+        let ran = self.run_with(args, input);
+        let words: Vec<String> = args.iter().map(|arg| quoted(arg)).collect();
+        let _ = write!(self.told, "$ windlass {}\n{}", words.join(" "), ran.out);
+        for line in ran.err.lines() {
+            let _ = writeln!(self.told, "! {line}");
+        }
+        if ran.code != 0 {
+            let _ = writeln!(self.told, "[exit {}]", ran.code);
+        }
+        ran
+    }
+}
+
+/// Tells a story in every mode; all must tell the same, and it is returned.
+pub(crate) fn in_every_mode(fill: fn(&Server), story: fn(&mut World)) -> String {
+    let told = MODES.map(|mode| {
+        let mut world = World::new(mode, fill);
+        story(&mut world);
+        redacted(&world.told)
+    });
+    for (mode, other) in MODES.iter().zip(&told).skip(1) {
+        assert_eq!(*other, told[0], "{mode:?} (left) differs from {:?} (right)", MODES[0]);
+    }
+    let [told, ..] = told;
+    told
+}
+
+/// The binary, without anything of the environment that it would listen to.
+pub(crate) fn windlass(place: &Place) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.current_dir(place.dir.path());
+    for name in ["WINDLASS_TOKEN", "WINDLASS_STORE", "WINDLASS_SERVER", "WINDLASS_CA"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+pub(crate) fn ran(mut command: Command, input: &str) -> Ran {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // It may end without reading.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn quoted(arg: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.:/".contains(c);
+    if arg.chars().all(plain) { arg.into() } else { format!("'{arg}'") }
+}
