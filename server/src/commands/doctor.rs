@@ -21,6 +21,10 @@ use crate::wire::Checkup;
 /// may be in use meanwhile. It exits with 1 if anything is wrong. With --server the server checks,
 /// and nothing is mended.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass doctor
+  windlass doctor --repair")]
 pub(crate) struct DoctorArgs {
     /// Make counters, keys and indexes anew from the jobs, and remove what belongs to no job. No
     /// job is touched. It works on the store itself.
