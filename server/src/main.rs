@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(args)) if args.demo && !given => show(cli.target, *args, token),
         Some(Command::Serve(args)) => serve(cli.target, *args, token),
         None => serve(cli.target, serve_by_default(), token),
-        Some(Command::Worker(args)) => worker_command(&cli.target, args, token),
+        Some(Command::Worker(args)) => worker_command(&cli.target, *args, token),
         Some(command) => commands::main(&cli.target, command, token),
     }
 }
@@ -110,7 +110,7 @@ fn worker_command(target: &Target, args: WorkerArgs, token: Option<String>) -> E
             // On this very thread: the system ends workers with the thread that started them.
             stay(log, &level, &mut Runtime::new_current_thread(), worker::mind(args))
         }
-        action => commands::main(target, Command::Worker(WorkerArgs { action }), token),
+        action => commands::main(target, Command::Worker(Box::new(WorkerArgs { action })), token),
     }
 }
 

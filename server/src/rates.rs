@@ -4,7 +4,7 @@
 use windlass_core::Wall;
 
 /// Seconds that are remembered.
-const SECONDS: usize = 60;
+const SECONDS: u16 = 60;
 
 /// What happened in one second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -19,19 +19,19 @@ pub(crate) struct Sum {
 #[derive(Debug)]
 pub(crate) struct Minute {
     /// By second modulo their number: which second it is, and what happened.
-    seconds: Box<[(i64, Sum); SECONDS]>,
+    seconds: Box<[(i64, Sum); SECONDS as usize]>,
     since: Wall,
 }
 
 impl Minute {
     pub(crate) fn new(now: Wall) -> Self {
-        Self { seconds: Box::new([(i64::MIN, Sum::default()); SECONDS]), since: now }
+        Self { seconds: Box::new([(i64::MIN, Sum::default()); SECONDS as usize]), since: now }
     }
 
     /// What happens in this second.
     pub(crate) fn now(&mut self, now: Wall) -> &mut Sum {
         let second = now.get().div_euclid(1_000);
-        let place = usize::try_from(second.rem_euclid(SECONDS as i64)).unwrap_or(0);
+        let place = usize::try_from(second.rem_euclid(SECONDS.into())).unwrap_or(0);
         let bucket = &mut self.seconds[place];
         if bucket.0 != second {
             *bucket = (second, Sum::default());
@@ -42,7 +42,7 @@ impl Minute {
     /// What happened in the last minute, and over how many milliseconds that is.
     pub(crate) fn sum(&self, now: Wall) -> (Sum, u64) {
         let second = now.get().div_euclid(1_000);
-        let recent = second - SECONDS as i64 + 1..=second;
+        let recent = second - i64::from(SECONDS) + 1..=second;
         let mut sum = Sum::default();
         for (_, one) in self.seconds.iter().filter(|(second, _)| recent.contains(second)) {
             sum.enqueued += one.enqueued;
@@ -51,7 +51,7 @@ impl Minute {
             sum.failed += one.failed;
         }
         // The present second is not over yet.
-        let window = (SECONDS as u64 - 1) * 1_000 + now.get().rem_euclid(1_000).cast_unsigned();
+        let window = (u64::from(SECONDS) - 1) * 1_000 + now.get().rem_euclid(1_000).cast_unsigned();
         (sum, window.min(now.since(self.since).get()).max(1))
     }
 }

@@ -24,11 +24,9 @@ pub(crate) enum OpenError {
     Store { store: String, why: String },
     #[error("the settings kept in the store cannot be read: {0}")]
     Settings(#[from] StoreError),
-    #[error(
-        "the store {store} is in use, and a redb store belongs to one process at a time; if that \
-         is a server, ask it with --server URL, like --server http://127.0.0.1:8080"
-    )]
-    InUse { store: String },
+    /// Another process has the file, and does not share it.
+    #[error("the store {store} cannot be opened: {why}")]
+    InUse { store: String, why: String },
     #[error(transparent)]
     Start(#[from] StartError),
 }
@@ -69,7 +67,7 @@ pub(crate) fn start(
         StoreUrl::Redb(path) => {
             let store = RedbStore::open(path).map_err(|error| match error {
                 windlass_store_redb::OpenError::Locked { .. } => {
-                    OpenError::InUse { store: url.to_string() }
+                    OpenError::InUse { store: url.to_string(), why: error.to_string() }
                 }
                 other => failed(other.to_string()),
             })?;

@@ -35,6 +35,7 @@ const TEMPLATE: &str = "\
 
 Server:
   serve        Serve the HTTP API; the command if none is given
+  worker       Worker processes: start, list, stop
 
 Jobs:
   enqueue      Add a job, or many from a file
@@ -49,6 +50,12 @@ Jobs:
 
 Queues:
   queue        List, pause, resume, set
+
+Upkeep:
+  status       Show counts, rates, workers, size and health on one screen
+  config       Settings: list, get, set, unset
+  doctor       Check whether the store agrees with itself
+  backup       Copy the store, also while it is in use
 
 This program:
   completions  Print the completions of a shell
@@ -112,7 +119,7 @@ pub(crate) enum Command {
     Delete(jobs::DeleteArgs),
     Dlq(dlq::DlqArgs),
     Queue(queue::QueueArgs),
-    Worker(worker::WorkerArgs),
+    Worker(Box<worker::WorkerArgs>),
     Status(status::StatusArgs),
     Top(top::TopArgs),
     Config(config::ConfigArgs),

@@ -40,7 +40,10 @@ impl Direct {
         }
         let given = Given::from_environment(&[]).map_err(Failure::usage)?;
         let started = store::start(url, Purpose::Direct, given).map_err(|error| match error {
-            OpenError::InUse { .. } => Failure::unreachable(error.to_string()),
+            OpenError::InUse { .. } => Failure::unreachable(format!(
+                "{error}; if it is a server, ask it: --server URL, like --server \
+                 http://127.0.0.1:8080"
+            )),
             other => Failure::failed(other.to_string()),
         })?;
         let (stage, closing) = Closing::new();

@@ -16,7 +16,7 @@ use super::http::Http;
 use crate::commands::backup::create;
 
 /// For the answer to begin: the server reads its whole store first.
-const BEGIN: Duration = Duration::from_mins(60);
+const BEGIN: Duration = Duration::from_hours(1);
 /// Between two pieces of it.
 const PIECE: Duration = Duration::from_mins(1);
 

@@ -30,13 +30,16 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Every setting, its value, and where that comes from.
+    #[command(after_help = "Examples:\n  windlass config list --json")]
     List,
     /// The value of one setting.
+    #[command(after_help = "Examples:\n  windlass config get max_retries")]
     Get {
         /// The setting, like `max_retries`.
         name: String,
     },
     /// Keep a value in the store.
+    #[command(after_help = "Examples:\n  windlass config set keep_done 7d")]
     Set {
         /// The setting, like `max_retries`.
         name: String,
@@ -45,6 +48,7 @@ enum Action {
         value: String,
     },
     /// Forget what the store keeps: the default holds again.
+    #[command(after_help = "Examples:\n  windlass config unset keep_done")]
     Unset {
         /// The setting, like `max_retries`.
         name: String,

@@ -1,10 +1,10 @@
 //! `doctor`: whether a store agrees with itself. On the store itself it can mend what is derived.
 
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Args;
 use serde::Deserialize;
+use tokio::time::Instant;
 use windlass_core::store::{Disagreement, Reader, Store as _};
 use windlass_core::{Counts, View};
 use windlass_store_redb::RedbStore;
@@ -21,6 +21,10 @@ use crate::wire::Checkup;
 /// may be in use meanwhile. It exits with 1 if anything is wrong. With --server the server checks,
 /// and nothing is mended.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass doctor
+  windlass doctor --repair")]
 pub(crate) struct DoctorArgs {
     /// Make counters, keys and indexes anew from the jobs, and remove what belongs to no job. No
     /// job is touched. It works on the store itself.

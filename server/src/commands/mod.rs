@@ -65,7 +65,7 @@ async fn run(
         Command::Serve(_) => return Err(Failure::failed("`serve` is started elsewhere")),
         Command::Completions(args) => return about::completions(&mut out, args),
         Command::Version => return about::version(&mut out),
-        // It works on the bare store: nothing may run on it meanwhile in this process.
+        // It works on the bare store: nothing else in this process may run on it.
         Command::Doctor(args) => return doctor::run(target, args, token, out).await,
         _ => {}
     }

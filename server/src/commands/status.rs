@@ -18,6 +18,10 @@ use crate::out::{Out, age, escaped, span};
 /// there, and over all processes, --watch tells them from one look to the next. It exits with 1 if
 /// the store is not well.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass status
+  windlass status --watch 5s")]
 pub(crate) struct StatusArgs {
     /// Look again and again, every 2 s unless a time is given.
     #[arg(

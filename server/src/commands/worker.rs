@@ -37,13 +37,16 @@ pub(crate) enum Action {
     ///
     /// SIGTERM or SIGINT drains them: what runs may finish until --drain-timeout, the rest is given
     /// back. A second signal stops at once.
+    #[command(after_help = "Examples:\n  windlass worker start --count 4 --concurrency 2 --detach")]
     Start(StartArgs),
     /// Every worker the store knows: what it is, whether it is alive, what it runs.
+    #[command(after_help = "Examples:\n  windlass worker list --json")]
     List,
     /// Ask worker processes to stop, on whatever machine, and wait until they have.
+    #[command(after_help = "Examples:\n  windlass worker stop --all --timeout 2m")]
     Stop(StopArgs),
     /// Be one worker process.
-    #[command(hide = true)]
+    #[command(hide = true, after_help = "Examples:\n  windlass worker run --concurrency 2")]
     Run(StartArgs),
 }
 

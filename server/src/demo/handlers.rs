@@ -35,7 +35,7 @@ where
         })
         .handler("poison", |number: u32, _: Context| async move {
             takes(10, 50).await;
-            if number % 4 == 0 {
+            if number.is_multiple_of(4) {
                 return Err(JobError::permanent("no amount of retrying will read this payload"));
             }
             Ok(())
@@ -49,7 +49,7 @@ async fn takes(at_least_ms: u32, at_most_ms: u32) {
 
 /// Fails for one number in so many, the first attempts only by chance.
 fn fails(number: u32, one_in: u32, why: &str) -> Result<(), JobError> {
-    if number % one_in == 0 && random(4) > 0 {
+    if number.is_multiple_of(one_in) && random(4) > 0 {
         return Err(JobError::retry(why));
     }
     Ok(())

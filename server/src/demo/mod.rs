@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 use windlass_core::{MaxQueued, Millis, QueueSettings, RetryPolicy, Strategy, View};
-use windlass_runtime_tokio::{EnqueueError, NewJob, Queue};
+use windlass_runtime_tokio::{EnqueueError, NewJob, Queue, Receipt};
 
 use crate::settings::{Id, Value};
 
@@ -52,17 +52,17 @@ pub(crate) async fn run(queue: Queue) {
             () = teller.listen() => return,
             _ = ticks.tick() => {}
         }
-        if turn(&queue, round, &mut teller).await.is_none() {
+        if turn(&queue, round, &mut teller).await.is_err() {
             return;
         }
     }
 }
 
-/// One round; nothing if the queue takes no more.
-async fn turn(queue: &Queue, round: u64, teller: &mut Teller) -> Option<()> {
-    let counts = queue.counts().await.ok()?;
+/// One round.
+async fn turn(queue: &Queue, round: u64, teller: &mut Teller) -> Result<(), Over> {
+    let counts = queue.counts().await.map_err(|_| Over)?;
     if counts.get(View::Queued) + counts.get(View::Scheduled) < WAITING {
-        for _ in 0..1 + random(4) {
+        for _ in 0..=random(4) {
             some_job(queue).await?;
         }
     }
@@ -74,7 +74,7 @@ async fn turn(queue: &Queue, round: u64, teller: &mut Teller) -> Option<()> {
     if round % FIGURES == FIGURES - 1 {
         teller.figures(&counts);
     }
-    Some(())
+    Ok(())
 }
 
 /// A number below this, by chance.
@@ -82,12 +82,12 @@ pub(super) fn random(below: u32) -> u32 {
     getrandom::u32().unwrap_or_default() % below.max(1)
 }
 
-async fn some_job(queue: &Queue) -> Option<()> {
+async fn some_job(queue: &Queue) -> Result<(), Over> {
     let kind = KINDS[random(u32::try_from(KINDS.len()).unwrap_or(1)) as usize];
     let priority = i16::try_from(random(11)).unwrap_or_default() - 5;
     let doubling = Strategy::Exponential { factor: 2_000 };
     let waits = RetryPolicy::new(doubling, Millis::seconds(1), Millis::seconds(8), 250);
-    let job = NewJob::of(kind, &random(1_000)).ok()?.priority(priority).max_retries(3);
+    let job = NewJob::of(kind, &random(1_000)).map_err(|_| Over)?.priority(priority).max_retries(3);
     let job = job.retry(waits.unwrap_or_default());
     let later = random(4) == 0;
     let delay = Duration::from_millis(u64::from(random(6_000)));
@@ -95,22 +95,21 @@ async fn some_job(queue: &Queue) -> Option<()> {
 }
 
 /// The same order twice: it is one job.
-async fn duplicate(queue: &Queue, round: u64) -> Option<()> {
+async fn duplicate(queue: &Queue, round: u64) -> Result<(), Over> {
     let key = format!("order-{round}");
-    let order = || Some(NewJob::of("email", &round).ok()?.idempotency_key(&key));
-    let first = taken(queue.try_enqueue(order()?).await)??;
-    let again = taken(queue.try_enqueue(order()?).await)??;
-    if again.duplicate && again.id == first.id {
-        let id = first.id;
+    let order = NewJob::of("email", &round).map_err(|_| Over)?.idempotency_key(&key);
+    let first = taken(queue.try_enqueue(order.clone()).await)?;
+    let again = taken(queue.try_enqueue(order).await)?;
+    if let Some(id) = again.filter(|again| again.duplicate).and(first).map(|first| first.id) {
         line(&format!("duplicate: the key {key} came twice; both times the answer is job {id}"));
     }
-    Some(())
+    Ok(())
 }
 
 /// More postcards than their queue holds; nobody here delivers any.
-async fn overflow(queue: &Queue) -> Option<()> {
+async fn overflow(queue: &Queue) -> Result<(), Over> {
     for number in 0..=SMALL {
-        let card = NewJob::of("postcard", &number).ok()?.queue("postcards");
+        let card = NewJob::of("postcard", &number).map_err(|_| Over)?.queue("postcards");
         match queue.try_enqueue(card).await {
             Err(EnqueueError::Refused(refused)) => {
                 line(&format!("refused: {refused}"));
@@ -119,14 +118,17 @@ async fn overflow(queue: &Queue) -> Option<()> {
             other => drop(taken(other)?),
         }
     }
-    Some(())
+    Ok(())
 }
 
-/// Whether to go on: `None` once the queue is gone, `Some(None)` for a refusal that passes.
-fn taken<T>(result: Result<T, EnqueueError>) -> Option<Option<T>> {
+/// The queue takes no more: the demo is over.
+struct Over;
+
+/// What was stored; nothing if it was refused for now.
+fn taken(result: Result<Receipt, EnqueueError>) -> Result<Option<Receipt>, Over> {
     match result {
-        Ok(value) => Some(Some(value)),
-        Err(EnqueueError::Unserved(unserved)) if !unserved.is_overloaded() => None,
-        Err(_) => Some(None),
+        Ok(receipt) => Ok(Some(receipt)),
+        Err(EnqueueError::Unserved(unserved)) if !unserved.is_overloaded() => Err(Over),
+        Err(_) => Ok(None),
     }
 }

@@ -36,18 +36,20 @@ fn a_copy_holds_what_the_store_held_in_both_modes() {
     }
 }
 
+/// Says that it is over, also when a check fails: else the writer would go on for ever.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_copy_made_while_others_write_is_one_instant_of_the_store() {
     let place = Place::new("sqlite");
     let server = place.serve(&[]);
     let (over, address) = (AtomicBool::new(false), server.address());
-    /// Also when a check fails: else the writer would go on for ever.
-    struct Over<'a>(&'a AtomicBool);
-    impl Drop for Over<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
     std::thread::scope(|scope| {
         let _over = Over(&over);
         scope.spawn(|| {

@@ -1,5 +1,6 @@
 //! The upkeep of a store with the real binary: settings, workers, status, checks, backups, the
 //! demo. What can be asked of the store and of a server is asked of both.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod backup;
 mod common;

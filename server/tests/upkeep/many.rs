@@ -3,11 +3,10 @@
 
 use std::io::Write;
 use std::process::{Child, Stdio};
-use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::common::{PATIENCE, Place, kill};
+use crate::common::{Place, kill};
 
 const JOBS: u64 = 20_000;
 const WORKERS: usize = 4;
@@ -39,17 +38,12 @@ fn jobs_that_several_processes_run_while_some_are_killed_have_one_verdict_each()
         victim.wait().unwrap();
         *victim = worker(&place);
     }
-    let deadline = Instant::now() + 2 * PATIENCE;
-    let counts = loop {
-        let status = place.ask(&server, &["status", "--json"]).good().json();
-        let counts = status["counts"].clone();
-        let left = ["queued", "scheduled", "processing"].map(|view| number(&counts, view));
-        if left.iter().sum::<u64>() == 0 {
-            break counts;
-        }
-        assert!(Instant::now() < deadline, "{counts}");
-    };
-    assert_eq!((number(&counts, "done"), number(&counts, "failed")), (JOBS, 0), "{counts}");
+    let status = place.until(&["status", "--json"], |status| {
+        let left = ["queued", "scheduled", "processing"];
+        left.iter().map(|view| number(&status["counts"], view)).sum::<u64>() == 0
+    });
+    let counts = &status["counts"];
+    assert_eq!((number(counts, "done"), number(counts, "failed")), (JOBS, 0), "{counts}");
     let claims: (i64, i64) = place
         .sqlite()
         .query_row("SELECT sum(epoch), max(attempts) FROM jobs", [], |row| {
