@@ -86,7 +86,7 @@ fn what_a_finished_command_leaves_behind_is_ended_and_holds_nothing_up() {
 #[test]
 fn a_command_has_its_grace_to_clean_up_and_so_have_its_children() {
     let (place, server) = shell_server(&["--command-grace", "10s"]);
-    let child = r#"trap 'echo child >> "$1/cleaned"; exit' TERM; echo $$ >> "$1/pids"
+    let child = r#"trap 'sleep 1; echo child >> "$1/cleaned"; exit' TERM; echo $$ >> "$1/pids"
                    while :; do sleep 0.1; done"#;
     let text = format!(
         "trap 'echo parent >> \"$1/cleaned\"; exit 0' TERM; sh -c '{}' sh \"$1\" &
