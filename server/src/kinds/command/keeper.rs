@@ -48,6 +48,11 @@ async fn keep(task: &Task) -> io::Result<()> {
     control.set_nonblocking(true)?;
     let mut control = UnixStream::from_std(control)?;
     let changes = signal(SignalKind::child())?;
+    // What is meant for the server, and reaches all of its processes, is for the server to hear.
+    let _deaf = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()]
+        .map(signal)
+        .into_iter()
+        .collect::<io::Result<Vec<Heard>>>()?;
     family::adopt_orphans();
     name_this_process();
     let report = match start(task) {

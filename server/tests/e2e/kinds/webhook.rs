@@ -90,6 +90,10 @@ fn secrets_are_neither_in_the_log_nor_in_errors_nor_in_results() {
         assert_eq!(job["state"], "failed");
         assert!(!job.to_string().contains("canary") && !attempts.contains("canary"), "{job}");
     }
+    // What cannot be decoded is told to those who may see the payload, and not in the log.
+    let wrong =
+        json!({"kind": "webhook", "payload": {"url": "http://localhost/", "headers": "canary"}});
+    assert!(run(&server, &wrong)["last_error"].as_str().unwrap().contains("canary"));
     server.signal("-TERM");
     let (_, log) = server.end();
     assert!(!log.contains("canary") && !log.contains("Y2FuYXJ5"), "{log}");
