@@ -56,9 +56,9 @@ where
     if !shared.outbox.send(&mut writer.out) {
         writer.undelivered();
     }
-    // Readers go first: the last to have the file open tidies up after everybody, and a reader could
-    // not. The file is closed before anybody hears that the runtime has ended. What the store does in
-    // its last moment must not keep them from hearing it.
+    // Readers go first: the last to have the file open tidies up after everybody, and a reader
+    // could not. The file is closed before anybody hears that the runtime has ended. What the store
+    // does in its last moment must not keep them from hearing it.
     shared.readers.close();
     let _ = catch_unwind(AssertUnwindSafe(|| drop(writer)));
     shared.close(left, report);

@@ -42,8 +42,9 @@ enum QueueCommand {
 /// Change settings of a queue; those that are not named stay as they are.
 ///
 /// Settings: `max_queued`, `concurrency`, `max_retries`, `visibility_timeout` and `timeout` (like
-/// 30s), retry.strategy (fixed, linear, exponential), retry.initial and retry.cap (like 5s), retry.factor,
-/// retry.jitter. The value `default` takes a setting back; `retry=default` all of the retry policy.
+/// 30s), retry.strategy (fixed, linear, exponential), retry.initial and retry.cap (like 5s),
+/// retry.factor, retry.jitter. The value `default` takes a setting back; `retry=default` all of the
+/// retry policy.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

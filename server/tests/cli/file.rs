@@ -45,11 +45,12 @@ fn strict_stops_at_a_bad_line_and_many_lines_are_all_stored() {
         let queues: serde_json::Value =
             serde_json::from_str(&world.run(&["queue", "list", "--json"]).out).unwrap();
         assert_eq!(queues["queues"][0]["counts"]["queued"], 12_000);
-        let bad = format!("{{\n{lines}");
+        let bad = format!("\n{{\n{lines}");
         let ran = world.run_with(&["enqueue", "--file", "-", "--strict", "--json"], &bad);
         assert_eq!(ran.code, 1);
         let summary: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
         assert_eq!(summary["refused"], 1);
-        assert!(summary["enqueued"].as_u64().unwrap() < 12_000, "it went on: {summary}");
+        assert_eq!(summary["enqueued"], 0, "it went on");
+        assert!(ran.err.starts_with(r#"{"detail":"is not JSON"#), "{}", ran.err);
     });
 }

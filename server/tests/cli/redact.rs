@@ -1,4 +1,5 @@
-//! What differs from run to run is replaced: instants, ages, and the space that they took in a table.
+//! What differs from run to run is replaced: instants, ages, and the space that they took in a
+//! table.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! Bulk replay and discard of the dead-letter queue: which jobs, how many, in which order, page by page.
+//! Bulk replay and discard of the dead-letter queue: which jobs, how many, in which order, page by
+//! page.
 
 use windlass_core::limits::PAGE_ROWS;
 use windlass_core::store::{Admin, AdminDone, Cursor, DeadFilter, Outcomes, Settle};

@@ -1,5 +1,5 @@
-//! `enqueue --file`: a job per line, many at once. Memory stays flat, whatever the file holds; a bad
-//! line is reported with its number and does not stop the rest.
+//! `enqueue --file`: a job per line, many at once. Memory stays flat, whatever the file holds; a
+//! bad line is reported with its number and does not stop the rest.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,7 +35,8 @@ pub(super) struct FileArgs {
     /// one, so what an earlier run stored is not stored twice. The file must not have changed.
     #[arg(long, value_name = "NAME", requires = "file")]
     resume: Option<String>,
-    /// Stop at the first line that is refused. What was stored before stays.
+    /// Stop at the first line that is refused. What was stored before, or is under way with it,
+    /// stays.
     #[arg(long, requires = "file")]
     strict: bool,
 }
@@ -60,7 +61,8 @@ pub(super) async fn run(
     let (input, size) = lines::open(name)?;
     let (sender, mut batches) = mpsc::channel(1);
     let (resume, bar) = (args.resume.clone(), progress(session, size));
-    std::thread::spawn(move || lines::read(input, resume.as_deref(), &sender));
+    let strict = args.strict;
+    std::thread::spawn(move || lines::read(input, resume.as_deref(), strict, &sender));
     let (mut tally, mut flights) = (Tally::default(), JoinSet::<Done>::new());
     let mut reading = true;
     while reading || !flights.is_empty() {
@@ -133,8 +135,8 @@ impl Tally {
         refused.sort_by_key(|(line, _)| *line);
         for (line, why) in refused {
             self.refused += 1;
-            if self.refused <= TOLD {
-                bar.suspend(|| session.out.say(&format!("line {line}: {why}")));
+            if session.out.json || self.refused <= TOLD {
+                bar.suspend(|| session.out.wrong_line(line, &why));
             }
         }
         Ok(())

@@ -61,10 +61,11 @@ pub(super) fn open(name: &str) -> Result<(Box<dyn BufRead + Send>, Option<u64>),
     Ok((Box::new(BufReader::with_capacity(1 << 18, file)), Some(size)))
 }
 
-/// Reads to the end, or until nobody wants more.
+/// Reads to the end, to the first bad line if it is `strict`, or until nobody wants more.
 pub(super) fn read(
     mut input: Box<dyn BufRead + Send>,
     resume: Option<&str>,
+    strict: bool,
     batches: &Sender<Result<Batch, Failure>>,
 ) {
     let (mut batch, mut number, mut line) = (Batch::default(), 0, Vec::new());
@@ -87,6 +88,9 @@ pub(super) fn read(
             batch.bytes += skip_line(&mut input);
         } else {
             take(&mut batch, number, &line, resume);
+        }
+        if strict && !batch.bad.is_empty() {
+            break;
         }
         if batch.is_full() && batches.blocking_send(Ok(std::mem::take(&mut batch))).is_err() {
             return;
@@ -155,7 +159,7 @@ mod tests {
 
     fn batch(lines: &str, resume: Option<&str>) -> (String, Vec<u64>, Vec<(u64, String)>) {
         let (sender, mut receiver) = tokio::sync::mpsc::channel(100);
-        read(Box::new(io::Cursor::new(lines.to_owned())), resume, &sender);
+        read(Box::new(io::Cursor::new(lines.to_owned())), resume, false, &sender);
         let mut batch = receiver.try_recv().unwrap().unwrap();
         assert_eq!(batch.bytes, lines.len() as u64);
         let body = String::from_utf8(batch.take_body().to_vec()).unwrap();
