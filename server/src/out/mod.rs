@@ -75,9 +75,14 @@ impl Out {
         }
     }
 
-    /// Tells programs something that is not data: a document on a line of standard error.
-    pub(crate) fn note(&self, document: &serde_json::Value) {
-        let _ = writeln!(std::io::stderr(), "{document}");
+    /// Says what is wrong with a line of a file: to programs as a document on a line of its own.
+    pub(crate) fn wrong_line(&self, line: u64, why: &str) {
+        if self.json {
+            let document = serde_json::json!({ "line": line, "detail": why });
+            let _ = writeln!(std::io::stderr(), "{document}");
+        } else {
+            self.say(&format!("line {line}: {why}"));
+        }
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {

@@ -33,11 +33,12 @@ fn a_job_is_added_and_seen() {
         world.tell(&["enqueue", "report", "--delay", "1d", "--queue", "mail", "--key", "k"]);
         world.tell(&["enqueue", "report", "--queue", "mail", "--key", "k"]);
         world.tell_with(&["enqueue", "import", "-"], "[1,\n 2]");
+        world.tell(&["enqueue", "number", "-5"]);
         world.tell(&["enqueue", "x", "--at", "2020-01-02T03:04:05+02:00", "--priority", "-5"]);
         let timing = ["--timeout", "5m", "--visibility-timeout", "1m", "--max-retries", "0"];
         world.tell(&[&["enqueue", "x"], &timing[..]].concat());
         world.tell(&["list"]);
-        world.tell(&["show", "5"]);
+        world.tell(&["show", "6"]);
         world.tell(&["enqueue", "x", "--json"]);
     });
     insta::assert_snapshot!(told);

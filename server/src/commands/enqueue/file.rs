@@ -135,10 +135,8 @@ impl Tally {
         refused.sort_by_key(|(line, _)| *line);
         for (line, why) in refused {
             self.refused += 1;
-            if session.out.json {
-                session.out.note(&json!({ "line": line, "detail": why }));
-            } else if self.refused <= TOLD {
-                bar.suspend(|| session.out.say(&format!("line {line}: {why}")));
+            if session.out.json || self.refused <= TOLD {
+                bar.suspend(|| session.out.wrong_line(line, &why));
             }
         }
         Ok(())

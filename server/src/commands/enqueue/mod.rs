@@ -35,6 +35,7 @@ pub(crate) struct EnqueueArgs {
     #[arg(required_unless_present_any = ["command", "argv", "file"])]
     kind: Option<String>,
     /// Its payload as JSON, or - for standard input; null if not given.
+    #[arg(allow_negative_numbers = true)]
     payload: Option<String>,
     /// Run this with `sh -c`: a job of kind `command`.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["kind", "payload", "argv"])]
