@@ -253,8 +253,8 @@ pub(crate) const SECTIONS: &[Section] = &[
                fail, three priorities; done jobs are purged after some seconds. Flat: the later \
                half needs no more than a tenth in addition.",
         runs: &[
-            "soak --store sqlite --seconds {75|4} --keep-seconds {5|1} --sample-ms {1000|200}",
-            "soak --store redb --seconds {45|4} --keep-seconds {4|1} --sample-ms {1000|200}",
+            "soak --store sqlite --seconds {50|4} --keep-seconds {4|1} --sample-ms {1000|200}",
+            "soak --store redb --seconds {30|4} --keep-seconds {3|1} --sample-ms {1000|200}",
         ],
         has_dir: true,
         scenario: "soak",
@@ -286,7 +286,7 @@ pub(crate) const SECTIONS: &[Section] = &[
         says: "The same work for each, in turn: jobs of 100 bytes, handlers that do nothing, 64 at \
                once. What an acknowledgement promises differs, so it stands in every row; compare \
                rows that promise the same. `bench/peers/README.md` says how each is set up.",
-        runs: &["peers --jobs {10000|200} --rounds {1|1} --seconds {3|1}"],
+        runs: &["peers --jobs {10000|200} --rounds 1 --seconds {2|1}"],
         has_dir: false,
         scenario: "peers",
         columns: &[
@@ -299,6 +299,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             ("drain_per_s", "drained/s"),
             ("pickup_p50_us", "pickup p50 µs"),
             ("pickup_p99_us", "p99 µs"),
+            ("pickup_stalls", "not picked up in 10 s"),
         ],
         plots: &[],
     },

@@ -37,12 +37,13 @@ const fn one(name: &'static str, setting: &'static str, home: Home) -> Contestan
 }
 
 /// Everybody, in the order of the table.
-pub(crate) const CONTESTANTS: [Contestant; 13] = [
+pub(crate) const CONTESTANTS: [Contestant; 14] = [
     one("windlass", "default", Home::Here),
     one("effectum", "default", Home::Crate("effectum")),
     one("effectum", "wal", Home::Crate("effectum")),
     one("apalis", "default", Home::Crate("sqlx")),
     one("apalis", "full", Home::Crate("sqlx")),
+    one("apalis", "tuned", Home::Crate("sqlx")),
     one("river", "default", Home::Crate("sqlx")),
     one("river", "tuned", Home::Crate("sqlx")),
     one("honker", "default", Home::Crate("honker")),

@@ -30,6 +30,8 @@ pub(crate) fn rows(present: &[&Contestant], rounds: &[Vec<Row>]) -> Vec<Row> {
         row.insert("setting".into(), one.setting.into());
         row.insert("durability".into(), last.get("durability").cloned().unwrap_or_default());
         row.insert("rounds".into(), rounds.len().into());
+        let stalls = rounds.iter().filter_map(|round| round.get("pickup_stalls")?.as_u64());
+        row.insert("pickup_stalls".into(), stalls.sum::<u64>().into());
         for (key, _, more_is_better) in FIGURES {
             let figures = rounds.iter().map(|round| number(round, key)).collect();
             let Some(figure) = median(figures) else { continue };
@@ -89,7 +91,9 @@ pub(crate) fn text(rows: &[Row]) -> String {
             let ratio = row.get(&format!("{key}_windlass_by_it"));
             line.push(ratio.map_or(figure.clone(), |ratio| format!("{figure} ({ratio}x)")));
         }
-        line.push(word("durability"));
+        let stalls = row.get("pickup_stalls").and_then(Value::as_u64).unwrap_or(0);
+        let stalled = format!("; {stalls} jobs were not picked up in 10 s");
+        line.push(word("durability") + if stalls > 0 { &stalled } else { "" });
         cells.push(line);
     }
     let columns = cells.first().map_or(0, Vec::len);

@@ -23,7 +23,7 @@ pub(crate) async fn open(task: Asked) -> Outcome<Apalis> {
             SqliteStorage::setup(&pool).await?;
             pool
         }
-        "full" => {
+        "full" | "tuned" => {
             let first = SqlitePool::connect(&url).await?;
             SqliteStorage::setup(&first).await?;
             first.close().await;
@@ -34,7 +34,9 @@ pub(crate) async fn open(task: Asked) -> Outcome<Apalis> {
         }
         other => return Err(format!("apalis has no setting {other}").into()),
     };
-    let config = Config::default().queue("bench").batch_size(AT_ONCE);
+    // As its example for low latency has it: a claim is not written a second time when it starts.
+    let config = Config::default().lock_tasks(task.setting != "tuned");
+    let config = config.queue("bench").batch_size(AT_ONCE);
     let storage = SqliteStorage::new(&pool).with_config(config);
     Ok(Apalis { pool, storage })
 }
