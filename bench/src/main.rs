@@ -25,6 +25,8 @@ mod store;
 mod subject;
 mod sweep;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Measures Windlass beside the limits of what it stands on.
@@ -68,9 +70,22 @@ enum Scenario {
     Instructions(instructions::Options),
 }
 
-#[expect(clippy::print_stdout, reason = "its output is the figures")]
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let line = match Cli::parse().scenario {
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "its output is the figures")]
+fn main() -> ExitCode {
+    match run(Cli::parse().scenario) {
+        Ok(lines) => {
+            println!("{lines}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(scenario: Scenario) -> Result<String, Box<dyn std::error::Error>> {
+    Ok(match scenario {
         Scenario::Store(options) => store::run(&options)?,
         Scenario::Lifecycle(options) => lifecycle::lifecycle(&options)?,
         Scenario::Drain(options) => lifecycle::drain(&options)?,
@@ -84,7 +99,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Scenario::Http(options) => http::run(&options).map_err(|error| error.to_string())?,
         Scenario::All(options) => all::run(&options)?,
         Scenario::Instructions(options) => instructions::run(&options)?,
-    };
-    println!("{line}");
-    Ok(())
+    })
 }
