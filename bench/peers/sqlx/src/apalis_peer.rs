@@ -13,6 +13,7 @@ use windlass_peers_plan::{AT_ONCE, Outcome, Peer, Ran, Task as Asked, payload};
 pub(crate) struct Apalis {
     pool: SqlitePool,
     storage: SqliteStorage<String>,
+    interval: Duration,
 }
 
 pub(crate) async fn open(task: Asked) -> Outcome<Apalis> {
@@ -38,7 +39,10 @@ pub(crate) async fn open(task: Asked) -> Outcome<Apalis> {
     let config = Config::default().lock_tasks(task.setting != "tuned");
     let config = config.queue("bench").batch_size(AT_ONCE);
     let storage = SqliteStorage::new(&pool).with_config(config);
-    Ok(Apalis { pool, storage })
+    // Its example polls ten times a second. More often is sooner, but now and then a worker that
+    // polls every 10 ms was seen to stop picking up jobs.
+    let interval = Duration::from_millis(if task.setting == "tuned" { 10 } else { 100 });
+    Ok(Apalis { pool, storage, interval })
 }
 
 async fn handle(_: String, ran: Data<Ran>) -> Result<(), BoxDynError> {
@@ -64,7 +68,7 @@ impl Peer for Apalis {
     }
 
     async fn work(&self, ran: Ran) -> Outcome<()> {
-        let storage = self.storage.clone().poll_with_interval(Duration::from_millis(10));
+        let storage = self.storage.clone().poll_with_interval(self.interval);
         let worker = WorkerBuilder::new("bench")
             .backend(storage)
             .data(ran)
