@@ -1,11 +1,11 @@
-//! The `backlog` scenario: whether a long queue costs more per job, or more memory, than a short
-//! one.
+//! The `backlog` scenario: whether many queued jobs, or many done ones, cost more per job or more
+//! memory than few.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tokio::sync::Notify;
 use windlass_core::store::Store;
 use windlass_runtime_tokio::{Clock, Context, Runtime, SystemClock};
@@ -20,13 +20,13 @@ use crate::proc;
 pub(crate) struct Options {
     #[command(flatten)]
     place: Place,
-    /// The short queue.
-    #[arg(long, default_value_t = 10_000)]
-    short: usize,
-    /// The long queue.
-    #[arg(long, default_value_t = 1_000_000)]
-    long: usize,
-    /// How many jobs to claim and complete, beside those that stay.
+    /// How many jobs lie there; the first size is what the others are compared with.
+    #[arg(long, value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000])]
+    sizes: Vec<usize>,
+    /// What has become of them.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["queued", "done"])]
+    views: Vec<Lying>,
+    /// How many jobs to claim and complete, beside those that lie there.
     #[arg(long, default_value_t = 50_000)]
     jobs: usize,
     /// Jobs that run at once.
@@ -35,9 +35,33 @@ pub(crate) struct Options {
     /// How often to measure; the middle figures are told.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// One JSON line.
+    /// One JSON line per size and view.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Lying {
+    Queued,
+    Done,
+}
+
+impl Lying {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// One size of one view, and what its rounds have shown.
+struct Stage {
+    view: Lying,
+    size: usize,
+    rates: Vec<f64>,
+    rss_kib: u64,
+    file_kib: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,44 +70,66 @@ struct Round {
     rss_kib: u64,
 }
 
-/// Measures a short and a long queue in turn.
+/// Measures every size of every view in turn; a line for each.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
-    let (mut short, mut long) = (Vec::new(), Vec::new());
-    for _ in 0..options.rounds.max(1) {
-        short.push(one(options, options.short)?);
-        long.push(one(options, options.long)?);
+    let mut stages: Vec<Stage> = Vec::new();
+    for view in &options.views {
+        let of = |size: &usize| Stage {
+            view: *view,
+            size: *size,
+            rates: Vec::new(),
+            rss_kib: 0,
+            file_kib: 0,
+        };
+        stages.extend(options.sizes.iter().map(of));
     }
-    let per_s = |rounds: &[Round]| median(rounds.iter().map(|round| round.per_s).collect());
-    let rss = |rounds: &[Round]| rounds.iter().map(|round| round.rss_kib).max().unwrap_or(0);
-    let line = Line::new(options.json, "backlog")
-        .word("store", options.place.name())
-        .count("workers", options.workers)
-        .count("jobs", options.jobs)
-        .count("short", options.short)
-        .count("long", options.long)
-        .rate("short_per_s", per_s(&short))
-        .rate("long_per_s", per_s(&long))
-        .ratio("ratio", per_s(&long) / per_s(&short))
-        .count("short_rss_kib", usize::try_from(rss(&short))?)
-        .count("long_rss_kib", usize::try_from(rss(&long))?);
-    Ok(line.finish())
+    for _ in 0..options.rounds.max(1) {
+        for stage in &mut stages {
+            one(options, stage)?;
+        }
+    }
+    let mut lines = Vec::new();
+    for stage in &stages {
+        let base = stages.iter().find(|base| base.view == stage.view).unwrap_or(stage);
+        let ratios = stage.rates.iter().zip(&base.rates).map(|(rate, base)| rate / base);
+        let line = Line::new(options.json, "backlog")
+            .word("store", options.place.name())
+            .word("view", stage.view.name())
+            .count("size", stage.size)
+            .count("workers", options.workers)
+            .count("jobs", options.jobs)
+            .rate("jobs_per_s", median(stage.rates.clone()))
+            .ratio("ratio", median(ratios.collect()))
+            .count("rss_kib", usize::try_from(stage.rss_kib)?)
+            .count("file_kib", usize::try_from(stage.file_kib)?);
+        lines.push(line.finish());
+    }
+    Ok(lines.join("\n"))
 }
 
-fn one(options: &Options, queued: usize) -> Outcome<Round> {
+fn one(options: &Options, stage: &mut Stage) -> Outcome<()> {
     let folder = options.place.folder()?;
     let path = folder.path();
-    let count = queued + options.jobs;
-    if options.place.store == Which::Memory {
-        return work_off(options, fill(options, MemoryStore::new(), count)?);
-    }
-    on_store!(options.place, path, |store| fill(options, store, count).map(drop))?;
-    // Opened anew, so that memory is what running takes, not what filling took.
-    on_store!(options.place, path, |store| work_off(options, store))
+    let round = if options.place.store == Which::Memory {
+        work_off(options, fill(options, stage, MemoryStore::new())?)?
+    } else {
+        on_store!(options.place, path, |store| fill(options, stage, store).map(drop))?;
+        stage.file_kib = proc::folder_kib(path)?;
+        // Opened anew, so that memory is what running takes, not what filling took.
+        on_store!(options.place, path, |store| work_off(options, store))?
+    };
+    stage.rates.push(round.per_s);
+    stage.rss_kib = stage.rss_kib.max(round.rss_kib);
+    Ok(())
 }
 
-fn fill<S: Store>(options: &Options, store: S, jobs: usize) -> Outcome<S> {
-    let mut bare = Bare::new(store)?;
-    bare.enqueue(&options.place.job()?, jobs, LOAD)?;
+fn fill<S: Store>(options: &Options, stage: &Stage, store: S) -> Outcome<S> {
+    let (mut bare, job) = (Bare::new(store)?, options.place.job()?);
+    bare.enqueue(&job, stage.size, LOAD)?;
+    if stage.view == Lying::Done {
+        bare.work(&job, stage.size, LOAD)?;
+    }
+    bare.enqueue(&job, options.jobs, LOAD)?;
     Ok(bare.store)
 }
 
@@ -112,4 +158,34 @@ where
         queue.shutdown(Duration::ZERO).await;
         Ok(Round { per_s: rate(options.jobs, took), rss_kib })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Asked {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn every_size_of_every_view_is_one_line_beside_the_first_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().to_str().unwrap();
+        for store in ["sqlite", "redb", "memory"] {
+            let words = ["bench", "--json", "--sizes", "5,50", "--jobs", "20", "--dir", folder];
+            let words = words.into_iter().chain(["--store", store]);
+            let asked: Asked = clap::Parser::parse_from(words);
+            let told = run(&asked.options).unwrap();
+            let lines: Vec<serde_json::Value> =
+                told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let of = |line: &serde_json::Value| format!("{} {}", line["view"], line["size"]);
+            let points: Vec<String> = lines.iter().map(of).collect();
+            assert_eq!(points, [r#""queued" 5"#, r#""queued" 50"#, r#""done" 5"#, r#""done" 50"#]);
+            let firsts = [&lines[0], &lines[2]].map(|line| line["ratio"].as_f64());
+            assert_eq!(firsts, [Some(1.0), Some(1.0)], "{told}");
+        }
+    }
 }

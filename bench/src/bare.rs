@@ -66,6 +66,11 @@ impl Place {
         }
     }
 
+    /// The same place, with payloads of another size.
+    pub(crate) fn with_payload(&self, payload: usize) -> Self {
+        Self { payload, ..self.clone() }
+    }
+
     /// A job of the measurement.
     pub(crate) fn job(&self) -> Outcome<NewJob> {
         let text = format!("\"{}\"", "x".repeat(self.payload.saturating_sub(2)));
@@ -124,6 +129,12 @@ impl<S: Store> Bare<S> {
             left -= count;
         }
         Ok(())
+    }
+
+    /// Claims one job, and leaves it at that.
+    pub(crate) fn claim_one(&mut self, job: &NewJob) -> Outcome<()> {
+        self.step(job, 0, 1)?;
+        if self.held.is_empty() { Err("no job waits to be claimed".into()) } else { Ok(()) }
     }
 
     fn step(&mut self, job: &NewJob, enqueue: usize, claim: usize) -> Outcome<()> {

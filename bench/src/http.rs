@@ -2,11 +2,8 @@
 //! server that answers the same bytes in the same run.
 
 use std::convert::Infallible;
-use std::error::Error;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
@@ -18,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 use crate::measure::{Line, rate, time};
+use crate::server::{Client, Outcome, Server};
 
 /// What to drive.
 #[derive(Debug, Args)]
@@ -48,7 +46,7 @@ pub(crate) struct Options {
 /// Enqueues, then drains with polls of 100 and batch reports; and asks the ceiling as often.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
     let dir = tempfile::tempdir()?;
-    let server = Server::start(options, dir.path())?;
+    let server = Server::start(options.binary.as_deref(), &options.store, dir.path())?;
     if let Some(jobs) = options.passed {
         return passed(options, &server, jobs);
     }
@@ -124,8 +122,6 @@ fn passed(options: &Options, server: &Server, jobs: usize) -> Outcome<String> {
     Ok(line.finish())
 }
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
-
 /// Sends so many requests over so many connections; the time, and the last answer.
 fn drive(
     address: SocketAddr,
@@ -185,50 +181,6 @@ fn drain(address: SocketAddr, workers: usize, jobs: usize) -> Outcome<f64> {
     Ok(rate(jobs, elapsed))
 }
 
-/// The real server; killed when dropped.
-struct Server {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Server {
-    fn start(options: &Options, dir: &std::path::Path) -> Outcome<Self> {
-        let beside = || Some(std::env::current_exe().ok()?.parent()?.join("windlass"));
-        let binary = options.binary.clone().or_else(beside).ok_or("where is the binary?")?;
-        let store = format!("{}:{}", options.store, dir.join("jobs.db").display());
-        let child = Command::new(&binary)
-            .args(["--store", &store, "serve", "--listen", "127.0.0.1:0", "--log-level", "warn"])
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child = child.map_err(|error| {
-            format!(
-                "{}: {error}; build it: cargo build --release -p windlass-server",
-                binary.display()
-            )
-        })?;
-        let mut line = String::new();
-        let out = child.stdout.take().ok_or("no output")?;
-        BufReader::new(out).read_line(&mut line)?;
-        let address = line.trim().rsplit("://").next().ok_or("no address")?.parse()?;
-        Ok(Self { child, address })
-    }
-
-    /// What it keeps in memory, as Linux says.
-    fn resident_kib(&self) -> usize {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let status = status.unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A server that reads a body and answers always the same.
 struct Ceiling {
     address: SocketAddr,
@@ -278,51 +230,5 @@ impl hyper::body::Body for Full {
 
     fn size_hint(&self) -> hyper::body::SizeHint {
         hyper::body::SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
-    }
-}
-
-/// A keep-alive connection.
-struct Client {
-    reader: BufReader<TcpStream>,
-    line: String,
-}
-
-impl Client {
-    fn to(address: SocketAddr) -> Outcome<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        Ok(Self { reader: BufReader::new(stream), line: String::new() })
-    }
-
-    fn send(&mut self, path: &str, body: &str) -> Outcome<(u16, Vec<u8>)> {
-        let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        self.reader.get_mut().write_all(request.as_bytes())?;
-        self.read_line()?;
-        let status = self.line.split(' ').nth(1).ok_or("no status")?.parse()?;
-        let mut length = 0;
-        loop {
-            self.read_line()?;
-            match self.line.split_once(": ") {
-                Some(("content-length", value)) => length = value.parse()?,
-                Some(_) => {}
-                None => break,
-            }
-        }
-        let mut answer = vec![0; length];
-        self.reader.read_exact(&mut answer)?;
-        Ok((status, answer))
-    }
-
-    fn read_line(&mut self) -> Outcome<()> {
-        self.line.clear();
-        if self.reader.read_line(&mut self.line)? == 0 {
-            return Err("the server closed the connection".into());
-        }
-        self.line.truncate(self.line.trim_end().len());
-        Ok(())
     }
 }

@@ -63,45 +63,82 @@ pub(crate) fn drain(options: &Options) -> Outcome<String> {
     rounds(options, "drain", 0, options.workers.unwrap_or(64))
 }
 
+/// What to take through the runtime.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    /// How many jobs.
+    pub(crate) jobs: usize,
+    /// Tasks that enqueue; none if the jobs are there before.
+    pub(crate) producers: usize,
+    /// Jobs that run at once.
+    pub(crate) workers: usize,
+}
+
+impl Load {
+    /// How many jobs a commit without a runtime holds.
+    fn batch(self) -> usize {
+        if self.producers == 0 { self.workers } else { self.producers }
+    }
+}
+
+/// The middle figures of all rounds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Figures {
+    pub(crate) per_s: f64,
+    pub(crate) ceiling: f64,
+    pub(crate) ratio: f64,
+    pub(crate) commits: u64,
+    pub(crate) commit_us: f64,
+}
+
 /// The runtime and the bare store take turns, so that noise meets both alike.
-fn rounds(options: &Options, scenario: &str, producers: usize, workers: usize) -> Outcome<String> {
-    let (mut all, place, jobs) = (Vec::new(), &options.place, options.jobs);
-    let batch = if producers == 0 { workers } else { producers };
-    for _ in 0..options.rounds.max(1) {
+pub(crate) fn measure(place: &Place, load: Load, rounds: usize) -> Outcome<Figures> {
+    let mut all = Vec::new();
+    for _ in 0..rounds.max(1) {
         let folder = place.folder()?;
-        let bare = folder.path().join("bare");
-        let ours = folder.path().join("ours");
-        let ceiling =
-            on_store!(place, bare, |store| ceiling(place, store, jobs, producers, batch))?;
-        let round = on_store!(place, ours, |store| ours_on(place, store, jobs, producers, workers));
+        let [bare, ours] = ["bare", "ours"].map(|name| folder.path().join(name));
+        let ceiling = on_store!(place, bare, |store| ceiling(place, store, load))?;
+        let round = on_store!(place, ours, |store| ours_on(place, store, load));
         all.push(Round { ceiling, ..round? });
     }
     let of = |figure: fn(&Round) -> f64| median(all.iter().map(figure).collect());
-    let (per_s, ceiling) = (of(|round| round.per_s), of(|round| round.ceiling));
-    let commits = all.first().map_or(0, |round| round.commits);
+    Ok(Figures {
+        per_s: of(|round| round.per_s),
+        ceiling: of(|round| round.ceiling),
+        ratio: of(|round| round.per_s / round.ceiling),
+        commits: all.first().map_or(0, |round| round.commits),
+        commit_us: of(|round| round.commit_us),
+    })
+}
+
+fn rounds(options: &Options, scenario: &str, producers: usize, workers: usize) -> Outcome<String> {
+    let (place, jobs) = (&options.place, options.jobs);
+    let figures = measure(place, Load { jobs, producers, workers }, options.rounds)?;
     let line = Line::new(options.json, scenario)
         .word("store", place.name())
         .count("producers", producers)
         .count("workers", workers)
         .count("jobs", jobs)
-        .count("rounds", options.rounds.max(1))
-        .rate("jobs_per_s", per_s)
-        .rate("ceiling_per_s", ceiling)
-        .ratio("ratio", of(|round| round.per_s / round.ceiling))
-        .count("commits", usize::try_from(commits)?)
-        .rate("commit_us", of(|round| round.commit_us));
-    Ok(line.finish())
+        .count("rounds", options.rounds.max(1));
+    Ok(figures.tell(line)?.finish())
 }
 
-fn ceiling<S: Store>(
-    place: &Place,
-    store: S,
-    jobs: usize,
-    producers: usize,
-    batch: usize,
-) -> Outcome<f64> {
+impl Figures {
+    /// Adds everything to a line.
+    pub(crate) fn tell(self, line: Line) -> Outcome<Line> {
+        Ok(line
+            .rate("jobs_per_s", self.per_s)
+            .rate("ceiling_per_s", self.ceiling)
+            .ratio("ratio", self.ratio)
+            .count("commits", usize::try_from(self.commits)?)
+            .rate("commit_us", self.commit_us))
+    }
+}
+
+fn ceiling<S: Store>(place: &Place, store: S, load: Load) -> Outcome<f64> {
     let (mut bare, job) = (Bare::new(store)?, place.job()?);
-    let took = if producers == 0 {
+    let (jobs, batch) = (load.jobs, load.batch());
+    let took = if load.producers == 0 {
         bare.enqueue(&job, jobs, LOAD)?;
         time(|| bare.work(&job, jobs, batch))?.1
     } else {
@@ -110,17 +147,12 @@ fn ceiling<S: Store>(
     Ok(rate(jobs, took))
 }
 
-fn ours_on<S>(
-    place: &Place,
-    store: S,
-    jobs: usize,
-    producers: usize,
-    workers: usize,
-) -> Outcome<Round>
+fn ours_on<S>(place: &Place, store: S, load: Load) -> Outcome<Round>
 where
     S: Store + Send + 'static,
     S::Reader: Send + 'static,
 {
+    let Load { jobs, producers, workers } = load;
     let mut bare = Bare::new(store)?;
     if producers == 0 {
         bare.enqueue(&place.job()?, jobs, LOAD)?;

@@ -1,19 +1,31 @@
 //! `windlass-bench`: each scenario is measured beside its ceiling, in one run, and told as a ratio.
 //! Machines are noisy; a ratio of two figures from one run is not.
 
+mod all;
 mod backlog;
 mod bare;
 mod contender;
 mod flat;
 mod http;
 mod idle;
+mod instructions;
 mod lifecycle;
+mod machine;
 mod measure;
+mod plot;
 mod proc;
 mod redb_ceiling;
+mod report;
+mod restart;
+mod sections;
+mod server;
+mod soak;
 mod sqlite_ceiling;
 mod store;
 mod subject;
+mod sweep;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -39,24 +51,53 @@ enum Scenario {
     Pickup(idle::Pickup),
     /// What a runtime takes while nothing is to be done.
     Idle(idle::Idle),
-    /// Claim and complete through the runtime from a long queue, beside a short one.
+    /// Claim and complete through the runtime beside many queued or done jobs, and beside few.
     Backlog(backlog::Options),
+    /// Whole lives of jobs with payloads of 100 bytes to 1 MiB, beside the same commits.
+    Payload(sweep::Payload),
+    /// Claim and complete with 1 to 1024 jobs at once, beside the same commits.
+    Workers(sweep::Workers),
+    /// From `kill -9` of the real server to the first claim, and the same for the library.
+    Restart(restart::Options),
+    /// Minutes of mixed load: memory, log and file over time, and whether they stay flat.
+    Soak(soak::Options),
     /// Enqueue, claim and report over HTTP, with the real binary; beside a trivial server that
     /// answers the same bytes.
     Http(http::Options),
+    /// A short form of every scenario, written to `bench/RESULTS.md` with tables and drawings.
+    All(all::Options),
+    /// How many instructions the paths of a batch take, compared with `bench/instructions.json`.
+    Instructions(instructions::Options),
 }
 
-#[expect(clippy::print_stdout, reason = "its output is the figures")]
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let line = match Cli::parse().scenario {
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "its output is the figures")]
+fn main() -> ExitCode {
+    match run(Cli::parse().scenario) {
+        Ok(lines) => {
+            println!("{lines}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(scenario: Scenario) -> Result<String, Box<dyn std::error::Error>> {
+    Ok(match scenario {
         Scenario::Store(options) => store::run(&options)?,
         Scenario::Lifecycle(options) => lifecycle::lifecycle(&options)?,
         Scenario::Drain(options) => lifecycle::drain(&options)?,
         Scenario::Pickup(options) => idle::pickup(&options)?,
         Scenario::Idle(options) => idle::idle(&options)?,
         Scenario::Backlog(options) => backlog::run(&options)?,
+        Scenario::Payload(options) => sweep::payload(&options)?,
+        Scenario::Workers(options) => sweep::workers(&options)?,
+        Scenario::Restart(options) => restart::run(&options)?,
+        Scenario::Soak(options) => soak::run(&options)?,
         Scenario::Http(options) => http::run(&options).map_err(|error| error.to_string())?,
-    };
-    println!("{line}");
-    Ok(())
+        Scenario::All(options) => all::run(&options)?,
+        Scenario::Instructions(options) => instructions::run(&options)?,
+    })
 }

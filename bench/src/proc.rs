@@ -2,6 +2,7 @@
 //! end between two looks are not seen, so looks are taken while nothing starts or ends.
 
 use std::fs;
+use std::path::Path;
 
 use crate::bare::Outcome;
 
@@ -33,6 +34,17 @@ pub(crate) fn look() -> Outcome<Look> {
     let rss = status.lines().find(|line| line.starts_with("VmRSS:"));
     seen.rss_kib = rss.and_then(number).ok_or("the kernel does not tell VmRSS")?;
     Ok(seen)
+}
+
+/// How large the files in a folder are together, in KiB.
+pub(crate) fn folder_kib(folder: &Path) -> Outcome<u64> {
+    let sizes = fs::read_dir(folder)?.map(|file| Ok(file?.metadata()?.len()));
+    Ok(sizes.sum::<std::io::Result<u64>>()? / 1_024)
+}
+
+/// How large a file is, in KiB; 0 if there is none.
+pub(crate) fn file_kib(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |file| file.len() / 1_024)
 }
 
 /// The number behind the name of a line.

@@ -47,8 +47,8 @@ fn root() -> PathBuf {
     tests.parent().expect("the tests crate stands in a folder of the workspace").to_path_buf()
 }
 
-/// Every text file below the root, in a fixed order. Build output and git's own files are left out,
-/// and so is what is not UTF-8.
+/// Every text file below the root, in a fixed order. Build output, packages of npm and git's own
+/// files are left out, and so is what is not UTF-8.
 fn files() -> Vec<File> {
     let root = root();
     let mut found = Vec::new();
@@ -58,7 +58,8 @@ fn files() -> Vec<File> {
         for entry in entries {
             let path = entry.expect("a folder of the workspace can be listed").path();
             let name = path.file_name().unwrap_or_default();
-            let skipped = name == "target" || name == ".git" || path.join("CACHEDIR.TAG").exists();
+            let not_ours = ["target", ".git", "node_modules"].iter().any(|skip| name == *skip);
+            let skipped = not_ours || path.join("CACHEDIR.TAG").exists();
             if skipped || path.is_symlink() {
                 continue;
             }

@@ -1,0 +1,124 @@
+//! The `restart` scenario: how soon after `kill -9` of the real server a job is claimed again, and
+//! how long a program that embeds the store waits for its first claim. Few and many stored jobs are
+//! told beside each other: neither may depend on how many there are.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use windlass_core::store::Store;
+use windlass_runtime_tokio::{Clock, SystemClock};
+
+use crate::bare::{Bare, LOAD, Outcome, Place, Which, on_store};
+use crate::measure::{Line, Spread, time};
+use crate::server::{Client, Outcome as Answered, Server};
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// How many jobs are stored.
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000, 1_000_000])]
+    sizes: Vec<usize>,
+    /// How often to kill, and to open.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// The binary of the server; the one beside this program if not given.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// One JSON line per size.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What one store of one size has shown.
+#[derive(Debug, Default)]
+struct Times {
+    listening: Vec<Duration>,
+    claim: Vec<Duration>,
+    open: Vec<Duration>,
+    first: Vec<Duration>,
+}
+
+/// Kills and reopens stores of every size; a line for each.
+pub(crate) fn run(options: &Options) -> Outcome<String> {
+    if options.place.store == Which::Memory {
+        return Err("the memory store keeps nothing across a restart: take sqlite or redb".into());
+    }
+    let mut lines = Vec::new();
+    for size in &options.sizes {
+        let folder = options.place.folder()?;
+        let path = folder.path();
+        on_store!(options.place, path, |store| fill(options, store, *size))?;
+        let mut times = Times::default();
+        server(options, path, &mut times).map_err(|error| error.to_string())?;
+        library(options, path, &mut times)?;
+        let line = Line::new(options.json, "restart")
+            .word("store", options.place.name())
+            .count("jobs", *size)
+            .count("rounds", options.rounds.max(1))
+            .spread("kill_to_listening", Spread::of(times.listening))
+            .spread("kill_to_claim", Spread::of(times.claim))
+            .spread("library_open", Spread::of(times.open))
+            .spread("library_first_claim", Spread::of(times.first));
+        lines.push(line.finish());
+    }
+    Ok(lines.join("\n"))
+}
+
+fn fill<S: Store>(options: &Options, store: S, jobs: usize) -> Outcome<()> {
+    Bare::new(store)?.enqueue(&options.place.job()?, jobs, LOAD)
+}
+
+/// The real server is killed with leases out and a log that nobody has moved, then started again.
+fn server(options: &Options, folder: &Path, times: &mut Times) -> Answered<()> {
+    let start = || Server::start(options.binary.as_deref(), options.place.name(), folder);
+    for _ in 0..options.rounds.max(1) {
+        let victim = start()?;
+        let mut client = Client::to(victim.address)?;
+        claim(&mut client)?;
+        for _ in 0..ENQUEUED {
+            client.send("/jobs", r#"{"kind":"bench","payload":{"n":1}}"#)?;
+        }
+        let (listening, claimed) = time(|| {
+            victim.kill()?;
+            let (next, listening) = time(start)?;
+            claim(&mut Client::to(next.address)?)?;
+            Answered::Ok(listening)
+        })?;
+        times.listening.push(listening);
+        times.claim.push(claimed);
+    }
+    Ok(())
+}
+
+/// How many jobs are enqueued one by one before each kill.
+const ENQUEUED: usize = 64;
+
+fn claim(client: &mut Client) -> Answered<()> {
+    let (status, answer) = client.send("/jobs/poll", r#"{"worker":"bench","max":1}"#)?;
+    let answer = String::from_utf8_lossy(&answer);
+    if status == 200 && answer.contains("\"token\"") {
+        return Ok(());
+    }
+    Err(format!("a claim was answered with {status}: {answer}").into())
+}
+
+/// The store is opened by this process, as a program that embeds Windlass does.
+fn library(options: &Options, folder: &Path, times: &mut Times) -> Outcome<()> {
+    for _ in 0..options.rounds.max(1) {
+        let began = SystemClock.micros();
+        on_store!(options.place, folder, |store| first(options, store, began, times))?;
+    }
+    Ok(())
+}
+
+/// One claim and its completion, by a store that was just opened.
+fn first<S: Store>(options: &Options, store: S, began: u64, times: &mut Times) -> Outcome<()> {
+    let since = || Duration::from_micros(SystemClock.micros() - began);
+    times.open.push(since());
+    Bare::new(store)?.claim_one(&options.place.job()?)?;
+    times.first.push(since());
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! The real server as a process of its own, and a client that talks to it. It measures nothing.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// The real server; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// Starts it on a store of this kind in a folder, and waits until it says its address. Without
+    /// a binary it is the one beside this program.
+    pub(crate) fn start(binary: Option<&Path>, store: &str, folder: &Path) -> Outcome<Self> {
+        let beside = || Some(std::env::current_exe().ok()?.parent()?.join("windlass"));
+        let binary = binary.map(Path::to_path_buf).or_else(beside).ok_or("where is the binary?")?;
+        let store = format!("{store}:{}", folder.join(file_name(store)).display());
+        let child = Command::new(&binary)
+            .args(["--store", &store, "serve", "--listen", "127.0.0.1:0", "--log-level", "warn"])
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.map_err(|error| {
+            format!(
+                "{}: {error}; build it: cargo build --release -p windlass-server",
+                binary.display()
+            )
+        })?;
+        let mut line = String::new();
+        let out = child.stdout.take().ok_or("no output")?;
+        BufReader::new(out).read_line(&mut line)?;
+        let address = line.trim().rsplit("://").next().ok_or("no address")?.parse()?;
+        Ok(Self { child, address })
+    }
+
+    /// Kills it as `kill -9` does; it has no chance to tidy up.
+    pub(crate) fn kill(mut self) -> Outcome<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// What it keeps in memory, as Linux says.
+    pub(crate) fn resident_kib(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The name that a store of this kind has in a folder of a measurement.
+fn file_name(store: &str) -> &'static str {
+    if store == "redb" { "jobs.redb" } else { "jobs.db" }
+}
+
+/// A keep-alive connection.
+pub(crate) struct Client {
+    reader: BufReader<TcpStream>,
+    line: String,
+}
+
+impl Client {
+    /// Connects.
+    pub(crate) fn to(address: SocketAddr) -> Outcome<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { reader: BufReader::new(stream), line: String::new() })
+    }
+
+    /// Sends one request; the status and the body of its answer.
+    pub(crate) fn send(&mut self, path: &str, body: &str) -> Outcome<(u16, Vec<u8>)> {
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        self.reader.get_mut().write_all(request.as_bytes())?;
+        self.read_line()?;
+        let status = self.line.split(' ').nth(1).ok_or("no status")?.parse()?;
+        let mut length = 0;
+        loop {
+            self.read_line()?;
+            match self.line.split_once(": ") {
+                Some(("content-length", value)) => length = value.parse()?,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let mut answer = vec![0; length];
+        self.reader.read_exact(&mut answer)?;
+        Ok((status, answer))
+    }
+
+    fn read_line(&mut self) -> Outcome<()> {
+        self.line.clear();
+        if self.reader.read_line(&mut self.line)? == 0 {
+            return Err("the server closed the connection".into());
+        }
+        self.line.truncate(self.line.trim_end().len());
+        Ok(())
+    }
+}
