@@ -53,6 +53,7 @@ Queues:
 
 Upkeep:
   status       Show counts, rates, workers, size and health on one screen
+  top          Show a live screen of queues, running jobs, dead letters and workers
   config       Settings: list, get, set, unset
   doctor       Check whether the store agrees with itself
   backup       Copy the store, also while it is in use
