@@ -170,10 +170,10 @@ impl<S: Store> Stage<S> {
         panic!("the machine wakes without end:\n{}", self.log);
     }
 
-    /// Lets time pass while the driver is stuck in a call.
-    pub fn idle(&mut self, length: Millis) {
+    /// Lets time pass while the driver is stuck in a call; the next one, if there is one.
+    pub fn idle(&mut self, length: Millis) -> Option<StoreCall> {
         self.jump(self.now.mono.plus(length));
-        let _ = self.take_call();
+        self.take_call()
     }
 
     /// Sets the wall clock, by so many milliseconds; no time passes.

@@ -201,11 +201,12 @@ fn a_process_without_workers_purges_in_pages() {
     assert_eq!(jobs(&stage.store), 30);
     stage.pass(Millis::minutes(4));
     assert_eq!(jobs(&stage.store), 30, "none is old enough");
-    stage.idle(Millis::minutes(2));
     let (mut left, mut commits) = (jobs(&stage.store), 0);
-    while let Some(call) = stage.take_call() {
+    let mut next = stage.idle(Millis::minutes(2));
+    while let Some(call) = next {
         assert!(matches!(call, StoreCall::Commit(_)), "{call:?}");
         stage.make_call(call);
+        next = stage.take_call();
         let now = jobs(&stage.store);
         assert!(left - now <= 4, "{} jobs in one commit", left - now);
         (left, commits) = (now, commits + 1);
