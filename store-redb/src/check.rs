@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use redb::{
     Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, Value,
     WriteTransaction,
 };
-use windlass_core::store::{Disagreement, Dump, StoreError, audit};
+use windlass_core::store::{Cause, Disagreement, Dump, StoreError, audit};
 use windlass_core::{
     Counts, Excerpt, Fingerprint, IdempotencyKey, Job, JobId, KeyRecord, View, WorkerId,
 };
@@ -32,18 +32,22 @@ use crate::tables::{
 use crate::tx::Rows;
 use crate::write::{Index, put_keys, written};
 
+/// What a keeper says that has outlived its store.
+const CLOSED: &str = "the store is closed";
+
 /// Tables whose rows belong to a job.
 const OF_JOBS: [(&str, TableDefinition<'_, u64, &[u8]>); 4] =
     [("payload", PAYLOADS), ("result", RESULTS), ("progress", PROGRESS), ("error", ERRORS)];
 
 /// Checks and copies a store that is in use, from any thread: see [`RedbStore::keeper`].
+/// It does not keep the file open once the store is gone.
 #[derive(Debug, Clone)]
-pub struct RedbKeeper(Arc<Slot>);
+pub struct RedbKeeper(Weak<Slot>);
 
 impl RedbStore {
     /// A handle that checks and copies the store while it is in use.
     pub fn keeper(&self) -> RedbKeeper {
-        RedbKeeper(Arc::clone(&self.slot))
+        RedbKeeper(Arc::downgrade(&self.slot))
     }
 
     /// See [`RedbKeeper::backup`].
@@ -84,7 +88,8 @@ impl RedbKeeper {
     /// Empty is good. It reads the whole store, beside those who write; pages are not checked, for
     /// which the store would have to stand still: [`RedbStore::verify`] does that.
     pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
-        self.0.read(|txn, _| look(txn))
+        let slot = self.0.upgrade().ok_or_else(|| StoreError::Fatal(Cause::new(CLOSED)))?;
+        slot.read(|txn, _| look(txn))
     }
 
     /// Copies the store, as it is at one instant, to a file that does not exist yet; the store may
@@ -101,7 +106,8 @@ impl RedbKeeper {
 
     fn copy_to(&self, target: Database, to: &Path) -> Result<(), OpenError> {
         let failed = |source| OpenError::creating(to, source);
-        let opened = self.0.shared();
+        let slot = self.0.upgrade().ok_or_else(|| OpenError::new(to, bad(CLOSED)))?;
+        let opened = slot.shared();
         let copied = || -> Found<()> {
             let from = opened.db().map_err(bad)?.begin_read()?;
             let mut txn = target.begin_write()?;

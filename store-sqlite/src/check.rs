@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 
 use rusqlite::{Connection, TransactionBehavior};
 use windlass_core::store::{Cause, Disagreement, Reader, StoreError, audit};
@@ -16,14 +15,15 @@ use crate::store::SqliteStore;
 /// Checks and copies a store that is in use, from any thread: see [`SqliteStore::keeper`].
 #[derive(Debug, Clone)]
 pub struct SqliteKeeper {
+    /// Connections are opened for each call: one kept here would outlive the store, and the last to
+    /// close a database leaves its log behind unless it can write.
     place: Place,
-    pool: Arc<Pool>,
 }
 
 impl SqliteStore {
     /// A handle that checks and copies the store while it is in use.
     pub fn keeper(&self) -> SqliteKeeper {
-        SqliteKeeper { place: self.place.clone(), pool: Arc::clone(&self.pool) }
+        SqliteKeeper { place: self.place.clone() }
     }
 
     /// See [`SqliteKeeper::verify`].
@@ -54,7 +54,7 @@ impl SqliteKeeper {
             return Ok(found);
         }
         found.extend(strays(&conn).map_err(|error| TxError::from(error).of_read())?);
-        found.extend(audit(&self.pool.reader()?.dump()?));
+        found.extend(audit(&Pool::new(self.place.clone()).reader()?.dump()?));
         Ok(found)
     }
 

@@ -32,7 +32,7 @@ pub struct SqliteStore {
     pub(crate) place: Place,
     /// Above the writer, so that it is closed before: the last to go leaves no log behind, and a
     /// reader cannot move it.
-    pub(crate) pool: Arc<Pool>,
+    pool: Arc<Pool>,
     /// The connection that writes; or why the store is broken, until it is opened anew.
     pub(crate) conn: Result<Connection, Cause>,
     /// Pages moved into the database may be lost: see `log.rs`.

@@ -91,7 +91,7 @@ impl Chaos {
             Act::EndRun(which, verdict) => self.end_run(which, verdict),
             Act::Fault(fault) => self.stage.store.fail_next(fault),
             Act::Pass(ms) if self.held.is_none() => self.stage.pass(Millis::new(ms)),
-            Act::Pass(ms) => self.drop(stage.idle(Millis::new(ms))),
+            Act::Pass(ms) => drop(self.stage.idle(Millis::new(ms))),
             Act::StepWall(by) => self.stage.step_wall(by),
             Act::TakeCall if self.held.is_none() => self.held = self.take_call(),
             Act::TakeCall => assert_eq!(self.take_call(), None, "one call at a time"),

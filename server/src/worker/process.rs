@@ -23,6 +23,10 @@ pub(crate) async fn run(
     // A worker whose minder was killed has nobody left to tell it to stop.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
+    // Its minder has made sure of it: a store that is gone is not made anew, empty.
+    if !url.path().exists() {
+        return Err(format!("there is no store {url} any more"));
+    }
     let mut signals = Signals::new().map_err(|error| format!("no signal can be heard: {error}"))?;
     let flags: Vec<_> =
         args.concurrency.map(|value| (Id::WorkerConcurrency, value)).into_iter().collect();
@@ -30,11 +34,8 @@ pub(crate) async fn run(
     let started = store::start(&url, Purpose::Work(&args, &kinds), given);
     let queue = started.map_err(|error| error.to_string())?.queue;
     let id = queue.worker_id().clone();
-    tokio::select! {
-        () = registered(&queue) => ready(id.as_str()),
-        () = lost(&queue) => {}
-    }
     let reason = tokio::select! {
+        reason = announced(&queue) => reason,
         name = signals.next() => name,
         () = queue.stop_asked() => "asked",
         () = lost(&queue) => "lost",
@@ -56,15 +57,18 @@ pub(crate) async fn run(
 /// How often to look whether the store knows this worker; only until it does.
 const LOOK: Duration = Duration::from_millis(10);
 
-async fn registered(queue: &Queue) {
-    let mut ticks = tokio::time::interval(LOOK);
+/// Says that it is there once the store knows it. That is no reason to stop: it never ends.
+async fn announced(queue: &Queue) -> &'static str {
+    let (id, mut ticks) = (queue.worker_id(), tokio::time::interval(LOOK));
     loop {
         ticks.tick().await;
         let workers = queue.workers().await.unwrap_or_default();
-        if workers.iter().any(|row| row.worker.id == *queue.worker_id()) {
-            return;
+        if workers.iter().any(|row| row.worker.id == *id) {
+            break;
         }
     }
+    ready(id.as_str());
+    std::future::pending().await
 }
 
 /// Says that it is there, to whoever started it.
