@@ -26,6 +26,7 @@ mod files;
 mod log;
 mod names;
 mod open;
+mod patience;
 #[cfg(test)]
 mod plans;
 mod reader;

@@ -15,6 +15,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::error::{OpenError, TxError};
 use crate::files::beside;
 use crate::open::{self, Place};
+use crate::patience::wait_for_locks;
 
 /// How many pages of log there may be before they are moved.
 const PAGES: i64 = 4_000;
@@ -45,7 +46,7 @@ impl Log {
     }
 
     /// Moves the log if it has grown long. To be called after every commit.
-    pub(crate) fn tend(&mut self, conn: &Connection) -> Result<(), TxError> {
+    pub(crate) fn tend(&mut self, conn: &mut Connection) -> Result<(), TxError> {
         let length = conn
             .prepare_cached("PRAGMA wal_checkpoint(NOOP)")?
             .query_row([], |row| row.get::<_, i64>(1))?;
@@ -64,10 +65,10 @@ impl Log {
 
     /// Moves the log, and waits for its readers: readers that follow each other without a gap
     /// would let it grow for ever. One that stays costs no commit, and is waited for seldom.
-    fn begin_anew(&mut self, conn: &Connection, length: i64) -> Result<(), TxError> {
-        conn.busy_timeout(PATIENCE)?;
+    fn begin_anew(&mut self, conn: &mut Connection, length: i64) -> Result<(), TxError> {
+        wait_for_locks(conn, PATIENCE)?;
         let moved = checkpoint(conn, "RESTART");
-        conn.busy_timeout(open::BUSY)?;
+        wait_for_locks(conn, open::BUSY)?;
         self.wait_at = if moved? { LONG } else { length + LONG };
         Ok(())
     }

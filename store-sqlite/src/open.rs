@@ -9,6 +9,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use windlass_store_file::{directory_of, make_directory, make_file, sync_directory};
 
 use crate::error::OpenError;
+use crate::patience::wait_for_locks;
 
 /// Written into the header of every database of ours: "WDLS".
 const APPLICATION_ID: i64 = 0x5744_4c53;
@@ -77,8 +78,8 @@ fn connect_bare(place: &Place, flags: OpenFlags, busy: Duration) -> Result<Conne
         Some(vfs) => Connection::open_with_flags_and_vfs(&place.path, flags, vfs.as_str()),
         None => Connection::open_with_flags(&place.path, flags),
     };
-    let conn = conn.map_err(sqlite)?;
-    conn.busy_timeout(busy).map_err(sqlite)?;
+    let mut conn = conn.map_err(sqlite)?;
+    wait_for_locks(&mut conn, busy).map_err(sqlite)?;
     Ok(conn)
 }
 

@@ -146,7 +146,7 @@ impl SqliteStore {
 
     /// Moves the log if it has grown long. The commit before it stands, whatever happens here.
     fn tend_log(&mut self) {
-        let Ok(Err(error)) = self.conn.as_ref().map(|conn| self.log.tend(conn)) else { return };
+        let Ok(Err(error)) = self.conn.as_mut().map(|conn| self.log.tend(conn)) else { return };
         if !error.passes() {
             self.distrusted = true;
             let cause = format!("the log could not be moved into the database: {}", error.cause());

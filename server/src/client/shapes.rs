@@ -61,7 +61,7 @@ pub(crate) struct Queue {
 }
 
 /// How many jobs stand where.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) queued: u64,
     pub(crate) scheduled: u64,
@@ -69,6 +69,37 @@ pub(crate) struct Counts {
     pub(crate) done: u64,
     pub(crate) failed: u64,
     pub(crate) cancelled: u64,
+}
+
+/// The workers.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Workers {
+    pub(crate) workers: Vec<Worker>,
+}
+
+/// A worker.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Worker {
+    pub(crate) id: String,
+    pub(crate) host: String,
+    pub(crate) pid: Option<u32>,
+    pub(crate) kind: String,
+    pub(crate) last_heartbeat: String,
+    pub(crate) alive: bool,
+    #[serde(default)]
+    stopping: bool,
+    pub(crate) slots: Option<usize>,
+    pub(crate) running: Vec<u64>,
+}
+
+impl Worker {
+    pub(crate) fn state(&self) -> &'static str {
+        match (self.alive, self.stopping) {
+            (false, _) => "stale",
+            (true, true) => "stopping",
+            (true, false) => "alive",
+        }
+    }
 }
 
 /// Dead letters that were replayed or purged.

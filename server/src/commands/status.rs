@@ -9,6 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::Session;
 use crate::cli::duration;
+use crate::client::shapes::Counts;
 use crate::client::{Failure, Reply};
 use crate::out::{Out, age, escaped, span};
 
@@ -45,16 +46,6 @@ struct Status {
     workers: Workers,
     rates: Option<Rates>,
     store: Files,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-struct Counts {
-    queued: u64,
-    scheduled: u64,
-    processing: u64,
-    done: u64,
-    failed: u64,
-    cancelled: u64,
 }
 
 #[derive(Debug, Deserialize)]

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Session, block_on};
 use crate::cli::{StoreUrl, Target, duration};
+use crate::client::shapes::Workers;
 use crate::client::{Client, Failure, Store, segment};
 use crate::out::{Column, Out, Table, age};
 use crate::worker::{self, StartArgs};
@@ -61,35 +61,6 @@ pub(crate) struct StopArgs {
     /// How long to wait until they are gone. They stop all the same.
     #[arg(long, default_value = "45s", value_parser = duration, value_name = "TIME")]
     timeout: Duration,
-}
-
-#[derive(Debug, Deserialize)]
-struct Workers {
-    workers: Vec<Worker>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Worker {
-    id: String,
-    host: String,
-    pid: Option<u32>,
-    kind: String,
-    last_heartbeat: String,
-    alive: bool,
-    #[serde(default)]
-    stopping: bool,
-    slots: Option<usize>,
-    running: Vec<u64>,
-}
-
-impl Worker {
-    fn state(&self) -> &'static str {
-        match (self.alive, self.stopping) {
-            (false, _) => "stale",
-            (true, true) => "stopping",
-            (true, false) => "alive",
-        }
-    }
 }
 
 /// Makes sure that worker processes can be started on this store, and that it exists.

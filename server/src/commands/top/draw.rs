@@ -154,7 +154,7 @@ fn workers(frame: &mut Frame<'_>, model: &Model, area: Rect) {
             worker.id.clone(),
             format!("{}{pid}", worker.host),
             worker.kind.clone(),
-            if worker.alive { "alive" } else { "stale" }.into(),
+            worker.state().into(),
             age(&worker.last_heartbeat),
             worker.running.len().to_string(),
         ]
@@ -163,7 +163,7 @@ fn workers(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         ("WORKER", Constraint::Fill(2)),
         ("HOST", Constraint::Fill(1)),
         ("KIND", Constraint::Length(8)),
-        ("", Constraint::Length(6)),
+        ("", Constraint::Length(8)),
         ("HEARD", Constraint::Length(12)),
         ("RUNNING", Constraint::Length(8)),
     ];

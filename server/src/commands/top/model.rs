@@ -6,7 +6,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::queue_path;
-use crate::client::shapes::Job;
+use crate::client::shapes::{Counts, Job, Queues, Workers};
 
 /// How many looks the graph shows.
 const HISTORY: usize = 300;
@@ -25,51 +25,6 @@ pub(super) struct Status {
     pub(super) health: String,
     pub(super) counts: Counts,
     pub(super) oldest_ready_age_ms: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-pub(super) struct Counts {
-    pub(super) queued: u64,
-    pub(super) scheduled: u64,
-    pub(super) processing: u64,
-    pub(super) done: u64,
-    pub(super) failed: u64,
-    pub(super) cancelled: u64,
-}
-
-impl Counts {
-    fn finished(self) -> u64 {
-        self.done + self.failed + self.cancelled
-    }
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Queues {
-    pub(super) queues: Vec<Queue>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Queue {
-    pub(super) name: String,
-    pub(super) paused: bool,
-    pub(super) counts: Counts,
-    pub(super) oldest_ready_age_ms: Option<u64>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Workers {
-    pub(super) workers: Vec<Worker>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Worker {
-    pub(super) id: String,
-    pub(super) host: String,
-    pub(super) pid: Option<u32>,
-    pub(super) kind: String,
-    pub(super) last_heartbeat: String,
-    pub(super) alive: bool,
-    pub(super) running: Vec<u64>,
 }
 
 /// The tables, in the order in which Tab goes through them.
@@ -133,7 +88,7 @@ impl Model {
     /// Takes a new look. What is purged between two looks makes a rate smaller, never negative.
     pub(super) fn look(&mut self, seen: Seen, at: Instant) {
         let millis = (at - self.at).as_millis().max(1);
-        let (before, now) = (self.seen.status.counts.finished(), seen.status.counts.finished());
+        let (before, now) = (finished(self.seen.status.counts), finished(seen.status.counts));
         let rate = u128::from(now.saturating_sub(before)) * 1_000 / millis;
         if self.rates.len() == HISTORY {
             self.rates.pop_front();
@@ -230,4 +185,9 @@ impl Model {
         self.message = Some(text.into());
         Act::Nothing
     }
+}
+
+/// How many jobs have come to their end.
+fn finished(counts: Counts) -> u64 {
+    counts.done + counts.failed + counts.cancelled
 }

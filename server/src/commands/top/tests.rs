@@ -27,7 +27,9 @@ fn job(id: u64, kind: &str, error: Option<&str>) -> Value {
 
 fn queue(name: &str, paused: bool, done: u64) -> Value {
     let counts = counts(done);
-    json!({"name":name,"paused":paused,"counts":counts,"oldest_ready_age_ms":65_000})
+    json!({
+        "name":name,"paused":paused,"counts":counts,"oldest_ready_age_ms":65_000,"settings":{},
+    })
 }
 
 /// What an answer with this text is read as.
@@ -38,7 +40,7 @@ fn take<T: DeserializeOwned>(value: &Value) -> T {
 fn seen(done: u64) -> Seen {
     let worker = json!({
         "id":"w-1","host":"here","pid":7,"kind":"process","last_heartbeat":"?","alive":true,
-        "running":[1,2],
+        "slots":4,"running":[1,2],
     });
     let status = json!({"health":"good","counts":counts(done),"oldest_ready_age_ms":65_000});
     Seen {
