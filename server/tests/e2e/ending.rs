@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -69,7 +70,9 @@ fn under_load<R>(
         let workers: Vec<_> = (0..2)
             .map(|n| scope.spawn(move || worker(address, &format!("w{round}-{n}"))))
             .collect();
+        let unwound = KillIfUnwound(server);
         let acted = act();
+        drop(unwound);
         let mut acknowledged = BTreeMap::new();
         for thread in producers {
             acknowledged.extend(thread.join().unwrap());
@@ -77,6 +80,18 @@ fn under_load<R>(
         let settled = workers.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
         (acknowledged, settled, acted)
     })
+}
+
+/// Ends a server, and with it the load on it, if a test fails meanwhile: the load would go on for
+/// ever, and the test would hang instead of failing.
+struct KillIfUnwound<'a>(&'a Server);
+
+impl Drop for KillIfUnwound<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = Command::new("kill").args(["-KILL", &self.0.pid().to_string()]).status();
+        }
+    }
 }
 
 /// Waits until so many jobs are done: the load is under way.
@@ -146,7 +161,7 @@ fn a_kill_under_load_loses_nothing_and_gives_no_job_two_verdicts() {
 /// Runs everything that is left, leases of killed processes included.
 fn drain(server: &Server, jobs: usize) {
     let mut client = server.connect();
-    loop {
+    for _ in 0..1_000 {
         let done = server.get("/queues/default").json()["counts"]["done"].as_u64().unwrap();
         if done == jobs as u64 {
             return;
@@ -164,6 +179,7 @@ fn drain(server: &Server, jobs: usize) {
             assert_eq!(client.send("POST", "/jobs/reports", &[], Some(&body)).status, 200);
         }
     }
+    panic!("jobs are left");
 }
 
 #[test]
@@ -269,7 +285,7 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
     socket.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     let serve = place.command(&["--listen", "127.0.0.1:0"]);
     // As systemd does it: the variable holds the id of the process itself.
-    let mut command = std::process::Command::new("sh");
+    let mut command = Command::new("sh");
     command.args(["-c", "WATCHDOG_PID=$$ exec \"$@\"", "sh"]);
     command.arg(serve.get_program()).args(serve.get_args());
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000");
