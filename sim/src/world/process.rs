@@ -321,7 +321,9 @@ impl World {
         let running = up.machine.phase() == Phase::Running;
         let good = up.machine.health() == Health::Good;
         let demand = &up.demand;
+        // One that stands still overlooks nothing: it cannot look.
         let hungry = running
+            && up.suspended_until <= now
             && up.machine.running() < up.machine.slots()
             && self.ledger.has_claimable(|queue, kind| demand.wants(queue, kind));
         let since = if hungry { *up.hungry_since.get_or_insert(now) } else { now };
