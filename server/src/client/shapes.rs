@@ -3,6 +3,10 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use windlass_core::StateName;
+
+use crate::app::now;
+use crate::wire::instant;
 
 /// A job.
 #[derive(Debug, Deserialize)]
@@ -28,6 +32,20 @@ pub(crate) struct Job {
     pub(crate) last_error: Option<String>,
     pub(crate) result: Option<Box<RawValue>>,
     pub(crate) progress: Option<Box<RawValue>>,
+}
+
+impl Job {
+    /// Whether it has its verdict.
+    pub(crate) fn is_finished(&self) -> bool {
+        let state = StateName::ALL.into_iter().find(|state| state.as_str() == self.state);
+        state.is_some_and(StateName::is_finished)
+    }
+
+    /// Whether it waits for an instant that is still to come.
+    pub(crate) fn is_scheduled(&self) -> bool {
+        let due = instant(&self.run_at);
+        self.state == StateName::Queued.as_str() && due.is_ok_and(|due| due > now())
+    }
 }
 
 /// A stored job.

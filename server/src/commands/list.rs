@@ -4,15 +4,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use windlass_core::View;
 
 use super::{Session, hints};
 use crate::client::shapes::{Job, Jobs};
 use crate::client::{Failure, query};
 use crate::out::{Column, Out, Table, age};
-
-/// The states that lists are filtered by.
-pub(crate) const STATES: [&str; 6] =
-    ["queued", "scheduled", "processing", "done", "failed", "cancelled"];
 
 /// How many jobs a page of the contract holds at most.
 const PAGE: u64 = 1_000;
@@ -29,7 +26,7 @@ Examples:
   windlass list --kind email --all --json | jq -c '.jobs[].payload'")]
 pub(crate) struct ListArgs {
     /// Those in this state; `queued` are due now, `scheduled` later.
-    #[arg(long, value_parser = PossibleValuesParser::new(STATES))]
+    #[arg(long, value_parser = PossibleValuesParser::new(View::ALL.map(View::as_str)))]
     state: Option<String>,
     #[command(flatten)]
     pub(crate) pages: PageArgs,
@@ -144,8 +141,8 @@ fn table(out: &mut Out, page: &Jobs, first: bool) -> Result<(), Failure> {
 
 fn row(job: &Job) -> Vec<String> {
     let due = age(&job.run_at);
-    let waits = job.state == "queued" && due.starts_with("in ");
-    let state = if waits { "scheduled" } else { &job.state };
+    let waits = job.is_scheduled();
+    let state = if waits { View::Scheduled.as_str() } else { &job.state };
     let detail = match (&job.last_error, &job.worker) {
         (_, Some(worker)) => format!("on {worker}"),
         (Some(error), _) if waits => format!("due {due}: {error}"),

@@ -40,7 +40,7 @@ pub(crate) async fn run(session: &mut Session, args: &WaitArgs) -> Result<ExitCo
         let path = format!("/jobs/{}?wait_ms={}", args.id, wait.as_millis());
         let reply = session.client.get(&path).await?;
         let job: Job = reply.json()?;
-        if matches!(job.state.as_str(), "done" | "failed" | "cancelled") {
+        if job.is_finished() {
             return tell(session, &reply, &job).await;
         }
         if left.is_some_and(|left| left <= wait) {

@@ -169,16 +169,7 @@ impl Disk {
 
     /// Everything.
     pub fn dump(&mut self) -> Dump {
-        self.read(|reader| reader.dump()).unwrap_or_else(|| Dump {
-            next_id: JobId::FIRST,
-            jobs: Vec::new(),
-            queues: Vec::new(),
-            keys: Vec::new(),
-            attempts: Vec::new(),
-            workers: Vec::new(),
-            settings: Vec::new(),
-            markers: Vec::new(),
-        })
+        self.read(|reader| reader.dump()).unwrap_or_else(nothing)
     }
 
     /// What a crash now would leave of these jobs.
@@ -229,4 +220,18 @@ impl std::fmt::Debug for Handle {
 /// Whether a commit that fails like this takes place.
 fn takes_place(fault: Injected) -> bool {
     matches!(fault, Injected::UnknownCommitted | Injected::FatalCommitted | Injected::Unsynced)
+}
+
+/// What an empty store holds.
+pub(crate) fn nothing() -> Dump {
+    Dump {
+        next_id: JobId::FIRST,
+        jobs: Vec::new(),
+        queues: Vec::new(),
+        keys: Vec::new(),
+        attempts: Vec::new(),
+        workers: Vec::new(),
+        settings: Vec::new(),
+        markers: Vec::new(),
+    }
 }

@@ -26,7 +26,7 @@ use self::producer::Wish;
 use self::remote::Remote;
 use crate::clock::WallClock;
 use crate::coverage::Coverage;
-use crate::disk::{Disk, StoreKind};
+use crate::disk::{Disk, StoreKind, nothing};
 use crate::faults::Fault;
 use crate::invariants::{Image, Seen, Violation, first_violation};
 use crate::ledger::Ledger;
@@ -80,16 +80,7 @@ pub struct Outcome {
 impl Outcome {
     /// A run that did not come to its end.
     pub fn failed(violation: Violation) -> Self {
-        let dump = Dump {
-            next_id: JobId::FIRST,
-            jobs: Vec::new(),
-            queues: Vec::new(),
-            keys: Vec::new(),
-            attempts: Vec::new(),
-            workers: Vec::new(),
-            settings: Vec::new(),
-            markers: Vec::new(),
-        };
+        let dump = nothing();
         let (hash, coverage, lines) = (0, Coverage::default(), Vec::new());
         Self { hash, violation: Some(violation), coverage, lines, dump }
     }

@@ -259,3 +259,19 @@ fn two_servers_on_one_file_run_each_command_once() {
     ran.sort_unstable();
     assert_eq!(ran, ids);
 }
+
+#[test]
+fn a_wait_for_a_running_command_ends_when_the_server_drains_and_not_with_the_command() {
+    let (place, server) = shell_server(&["--drain-timeout", "10m"]);
+    let until_told = "until [ -e \"$1/go\" ]; do sleep 0.05; done";
+    let id = enqueue(&server, &script(&place, until_told));
+    server.until(&format!("/jobs/{id}"), |job| job["state"] == "processing");
+    let mut waiting = server.connect();
+    waiting.ask("GET", &format!("/jobs/{id}?wait_ms=30000"), &[], None);
+    server.signal("-TERM");
+    assert_eq!(waiting.reply().unwrap().refused(), (503, "shutting-down".into()));
+    std::fs::write(place.path("go"), "").unwrap();
+    let (status, said) = server.end();
+    assert!(status.success(), "{said}");
+    assert_eq!(place.start(&[]).job(id)["state"], "done");
+}
