@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use windlass_store_file::{directory_of, make_directory, make_file, sync_directory};
 
@@ -86,6 +87,9 @@ fn connect_bare(place: &Place, flags: OpenFlags, busy: Duration) -> Result<Conne
 fn connect(place: &Place, flags: OpenFlags) -> Result<Connection, OpenError> {
     let path = &place.path;
     let conn = connect_bare(place, flags, BUSY)?;
+    // Otherwise SQLite looks at the parameters of a statement, and compiles it anew for others.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .map_err(|source| OpenError::sqlite(path, source))?;
     set(&conn, path, "trusted_schema", "0", "0")?;
     set(&conn, path, "temp_store", "MEMORY", "2")?;
     set(&conn, path, "cache_size", "-32768", "-32768")?;

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
-use rusqlite::{Connection, types::Value};
+use rusqlite::{Connection, StatementStatus, types::Value};
 use tempfile::TempDir;
 use windlass_core::store::{
     Admin, Batch, Beat, ClaimFor, Cursor, DeadFilter, Filter, Purge, Reader, Reap, Retention,
@@ -23,11 +23,16 @@ use crate::SqliteStore;
 
 thread_local! {
     static SEEN: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+    static COMPILED_ANEW: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
 fn note(event: TraceEvent<'_>) {
     if let TraceEvent::Stmt(statement, _) = event {
-        SEEN.with_borrow_mut(|seen| seen.insert(statement.sql().into_owned()));
+        let sql = statement.sql().into_owned();
+        if is_query(&sql) && statement.get_status(StatementStatus::RePrepare) > 0 {
+            COMPILED_ANEW.with_borrow_mut(|anew| anew.insert(sql.clone()));
+        }
+        SEEN.with_borrow_mut(|seen| seen.insert(sql));
     }
 }
 
@@ -39,7 +44,7 @@ fn trace(conn: &mut Connection) {
 const SMALL: [&str; 6] = ["queues", "kinds", "workers", "markers", "settings", "meta"];
 
 #[test]
-fn every_statement_seeks_and_none_sorts() {
+fn every_statement_seeks_and_none_sorts_or_is_compiled_twice() {
     let dir = TempDir::new().expect("a directory");
     let mut store = SqliteStore::open(dir.path().join("jobs.db")).expect("it opens");
     trace(store.conn.as_mut().expect("it is open"));
@@ -58,6 +63,8 @@ fn every_statement_seeks_and_none_sorts() {
         );
     }
     assert!(found.is_empty(), "these do not seek:\n{}", found.join("\n"));
+    let anew = COMPILED_ANEW.with_borrow(Clone::clone);
+    assert!(anew.is_empty(), "these are compiled anew for other parameters: {anew:#?}");
 }
 
 #[test]
