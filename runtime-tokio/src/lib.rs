@@ -45,6 +45,7 @@ mod context;
 mod deliver;
 mod error;
 mod fingerprint;
+mod gather;
 mod handler;
 mod lifecycle;
 mod metrics;

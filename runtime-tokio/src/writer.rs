@@ -13,6 +13,7 @@ use windlass_core::machine::{Answer, Effect, Health, Input, Machine, Phase, Stor
 use windlass_core::store::{Cause, Store};
 
 use crate::error::Unserved;
+use crate::gather::Gather;
 use crate::lifecycle::Report;
 use crate::metrics::WriterFigures;
 use crate::shared::{Mail, Out, Response, Shared, Ticket};
@@ -31,6 +32,7 @@ pub(crate) struct Writer<S> {
     idle: Vec<(Arc<Ticket>, bool)>,
     health: Health,
     figures: WriterFigures,
+    gather: Gather,
 }
 
 /// Runs the writer until it stops or dies, and leaves nobody waiting.
@@ -42,8 +44,17 @@ where
     let (mail, out, idle) = (Vec::new(), Vec::new(), Vec::new());
     let figures = WriterFigures { workers: machine.slots(), ..WriterFigures::default() };
     let health = Health::Good;
-    let mut writer =
-        Writer { store, machine, shared: Arc::clone(shared), mail, out, idle, health, figures };
+    let mut writer = Writer {
+        store,
+        machine,
+        shared: Arc::clone(shared),
+        mail,
+        out,
+        idle,
+        health,
+        figures,
+        gather: Gather::default(),
+    };
     let outcome = catch_unwind(AssertUnwindSafe(|| writer.run()));
     let cause = outcome.err().map(|panic| Cause::new(&panic_text(panic.as_ref())));
     let mut report = Report::of(writer.machine.shutdown_report(), cause.clone());
@@ -75,10 +86,22 @@ where
             if self.machine.phase() == Phase::Stopped {
                 return;
             }
-            if !called {
+            if called {
+                self.wait();
+            } else {
                 self.rest();
             }
         }
+    }
+
+    /// Waits a little for those who were just answered, so that they come into the next commit.
+    fn wait(&mut self) {
+        let Some(wait) = self.gather.wait() else { return };
+        let clock = &self.shared.clock;
+        let began = clock.micros();
+        let mail = self.shared.mailbox.sleep_until(wait.mail, wait.at_most);
+        let took = clock.micros().saturating_sub(began);
+        self.gather.came(mail, Duration::from_micros(took));
     }
 
     /// One turn: what came in, one call of the store, what comes out. Says whether there was a
@@ -92,6 +115,7 @@ where
         self.put_out();
         if let Some(call) = call {
             self.make(call, now);
+            self.gather.answers(self.shared.mailbox.len());
             self.put_out();
         }
         called
@@ -144,7 +168,9 @@ where
                 self.figures.batch.record(batch.len() as u64);
                 let started = clock.micros();
                 let result = self.store.commit(now.wall, &batch);
-                self.figures.commit.record(clock.micros().saturating_sub(started));
+                let took = clock.micros().saturating_sub(started);
+                self.figures.commit.record(took);
+                self.gather.committed(batch.len(), Duration::from_micros(took));
                 let worked = result.is_ok();
                 self.machine.handle_committed(clock.now(), batch, result);
                 worked
@@ -211,12 +237,14 @@ where
                     }
                     let tickets = tickets.get_or_insert_with(|| lock(&shared.tickets));
                     if let Some(ticket) = tickets.take(request) {
+                        self.gather.answered();
                         self.out.push(Out::Answer(ticket, answer));
                     }
                 }
                 Effect::Run(run) => {
                     self.figures.claimed(&run.job);
                     self.out.push(Out::Run(run));
+                    self.gather.answered();
                 }
                 Effect::Stop { token, reason } => self.out.push(Out::Stop(token, reason)),
                 Effect::Changed { jobs, queues } if self.shared.is_watched() => {

@@ -12,6 +12,7 @@
 mod sync;
 
 use std::future::poll_fn;
+use std::time::Duration;
 
 use loom::future::block_on;
 use loom::sync::Arc;
@@ -56,6 +57,35 @@ fn loom_mail_that_is_pushed_wakes_the_writer_and_keeps_its_order() {
         });
         assert_eq!(drain(&mailbox, 2), [1, 2]);
         pusher.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_writer_that_waits_for_more_mail_is_woken_by_the_last_piece() {
+    model(|| {
+        let mailbox = Arc::new(Mailbox::new(room(9)));
+        mailbox.admit(1, ONE, None).unwrap();
+        let other = Arc::clone(&mailbox);
+        let pusher = thread::spawn(move || {
+            other.admit(2, ONE, None).unwrap();
+            other.report(3).unwrap();
+        });
+        // loom knows no time: the wait ends because enough has come, or never.
+        mailbox.sleep_until(3, Duration::from_micros(1));
+        assert_eq!(drain(&mailbox, 3), [1, 2, 3]);
+        pusher.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_writer_that_waits_for_more_mail_is_woken_when_the_gate_closes() {
+    model(|| {
+        let mailbox = Arc::new(Mailbox::new(room(9)));
+        let other = Arc::clone(&mailbox);
+        let closer = thread::spawn(move || other.close_gate(1));
+        mailbox.sleep_until(9, Duration::from_micros(1));
+        assert_eq!(drain(&mailbox, 1), [1]);
+        closer.join().unwrap();
     });
 }
 

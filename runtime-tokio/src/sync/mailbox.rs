@@ -52,8 +52,8 @@ struct Inner<T> {
     mail: Vec<T>,
     used: Weight,
     admission: Admission,
-    /// Whether the writer sleeps: only then is it woken.
-    asleep: bool,
+    /// Whether the writer sleeps, and how much mail wakes it.
+    asleep: Option<usize>,
     /// Somebody wants the writer to look at the clock.
     poked: bool,
     /// Those who wait for room. All are woken by a drain, which makes all the room there is.
@@ -67,7 +67,7 @@ impl<T> Mailbox<T> {
             mail: Vec::new(),
             used: Weight::default(),
             admission: Admission::Open,
-            asleep: false,
+            asleep: None,
             poked: false,
             waiting: Vec::new(),
         };
@@ -203,7 +203,7 @@ impl<T> Mailbox<T> {
         if !inner.mail.is_empty() || inner.poked {
             return;
         }
-        inner.asleep = true;
+        inner.asleep = Some(1);
         let mut inner = match at_most {
             None => self.mail_came.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner),
             Some(time) => {
@@ -211,7 +211,26 @@ impl<T> Mailbox<T> {
                 woken.unwrap_or_else(std::sync::PoisonError::into_inner).0
             }
         };
-        inner.asleep = false;
+        inner.asleep = None;
+    }
+
+    /// How much mail there is.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.inner).mail.len()
+    }
+
+    /// Sleeps until there is so much mail, somebody pokes or closes the gate, or the time is over.
+    /// Says how much there is.
+    pub(crate) fn sleep_until(&self, enough: usize, at_most: Duration) -> usize {
+        let mut inner = lock(&self.inner);
+        let open = inner.admission == Admission::Open;
+        if open && !inner.poked && inner.mail.len() < enough {
+            inner.asleep = Some(enough);
+            let woken = self.mail_came.wait_timeout(inner, at_most);
+            inner = woken.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            inner.asleep = None;
+        }
+        inner.mail.len()
     }
 
     /// Makes the writer look at the clock.
@@ -222,7 +241,8 @@ impl<T> Mailbox<T> {
     }
 
     fn ring(&self, inner: &mut Inner<T>) {
-        if mem::take(&mut inner.asleep) {
+        let now = inner.poked || inner.admission != Admission::Open;
+        if inner.asleep.take_if(|enough| now || inner.mail.len() >= *enough).is_some() {
             self.mail_came.notify_one();
         }
     }
