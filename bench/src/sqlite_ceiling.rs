@@ -3,7 +3,11 @@
 //! nobody.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Row, params};
 use windlass_store_sqlite::SqliteStore;
 
@@ -17,6 +21,7 @@ pub(crate) struct SqliteCeiling {
     last_id: i64,
     commits: i64,
     held: Vec<i64>,
+    log_pages: Arc<AtomicI64>,
 }
 
 /// The columns of a job; its payload comes last where it stands in the row.
@@ -65,7 +70,8 @@ impl SqliteCeiling {
     /// table, or in the row of its job.
     pub(crate) fn open(path: &Path, payload_bytes: usize, in_row: bool) -> Outcome<Self> {
         seed(SqliteStore::open(path)?)?;
-        let conn = Connection::open(path)?;
+        let mut conn = Connection::open(path)?;
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         conn.execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32768; \
              PRAGMA foreign_keys = 0; PRAGMA trusted_schema = 0; PRAGMA wal_autocheckpoint = 0; \
@@ -78,7 +84,13 @@ impl SqliteCeiling {
         let last_id =
             conn.query_row("SELECT value FROM meta WHERE key = 'last_id'", [], |row| row.get(0))?;
         let payload = payload(payload_bytes);
-        Ok(Self { conn, payload, in_row, last_id, commits: 2, held: Vec::new() })
+        let log_pages = Arc::new(AtomicI64::new(0));
+        let told = Arc::clone(&log_pages);
+        conn.wal_hook(Some(move |_: &mut Wal, pages: i32| {
+            told.store(pages.into(), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(Self { conn, payload, in_row, last_id, commits: 2, held: Vec::new(), log_pages })
     }
 
     fn run(&self, sql: &str) -> Outcome<()> {
@@ -169,8 +181,7 @@ impl SqliteCeiling {
         let process = PROCESS.cast_signed();
         self.conn.prepare_cached(MARK)?.execute([process, self.commits, NOW])?;
         self.run("COMMIT")?;
-        let mut length = self.conn.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
-        if length.query_row([], |row| row.get::<_, i64>(1))? >= LOG_PAGES {
+        if self.log_pages.load(Ordering::Relaxed) >= LOG_PAGES {
             self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
         }
         Ok(())

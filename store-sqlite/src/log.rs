@@ -8,8 +8,11 @@
 use std::fs::OpenOptions;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::error::{OpenError, TxError};
@@ -33,6 +36,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
+    /// How many pages it had after the last commit of our connection.
+    pages: Arc<AtomicI64>,
     /// Whether it was seen to have its full size, or cannot have it.
     grown: bool,
     /// From how many pages on readers are waited for.
@@ -40,16 +45,21 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// The log of the database at this path.
-    pub(crate) fn of(database: &Path) -> Self {
-        Self { path: beside(database, "-wal"), grown: false, wait_at: LONG }
+    /// The log of the database at this path, to which this connection writes.
+    pub(crate) fn of(database: &Path, conn: &mut Connection) -> Result<Self, OpenError> {
+        let pages = Arc::new(AtomicI64::new(0));
+        let told = Arc::clone(&pages);
+        let hook = move |_: &mut Wal, pages: i32| {
+            told.store(pages.into(), Ordering::Relaxed);
+            Ok(())
+        };
+        conn.wal_hook(Some(hook)).map_err(|source| OpenError::sqlite(database, source))?;
+        Ok(Self { path: beside(database, "-wal"), pages, grown: false, wait_at: LONG })
     }
 
     /// Moves the log if it has grown long. To be called after every commit.
     pub(crate) fn tend(&mut self, conn: &mut Connection) -> Result<(), TxError> {
-        let length = conn
-            .prepare_cached("PRAGMA wal_checkpoint(NOOP)")?
-            .query_row([], |row| row.get::<_, i64>(1))?;
+        let length = self.pages.load(Ordering::Relaxed);
         if length >= BUSY && !self.grown {
             self.grow(conn)?;
         }

@@ -29,7 +29,7 @@ thread_local! {
 fn note(event: TraceEvent<'_>) {
     if let TraceEvent::Stmt(statement, _) = event {
         let sql = statement.sql().into_owned();
-        if is_query(&sql) && statement.get_status(StatementStatus::RePrepare) > 0 {
+        if statement.get_status(StatementStatus::RePrepare) > 0 {
             COMPILED_ANEW.with_borrow_mut(|anew| anew.insert(sql.clone()));
         }
         SEEN.with_borrow_mut(|seen| seen.insert(sql));

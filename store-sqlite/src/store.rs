@@ -61,11 +61,11 @@ impl SqliteStore {
     fn open_at(place: Place) -> Result<Self, OpenError> {
         open::make(&place)?;
         log::move_alone(&place, Duration::ZERO)?;
-        let conn = open_durable(&place)?;
+        let mut conn = open_durable(&place)?;
         let pool = Pool::new(place.clone());
         Ok(Self {
             files: Files::of(&place.path),
-            log: Log::of(&place.path),
+            log: Log::of(&place.path, &mut conn)?,
             spacious: false,
             place,
             pool,
@@ -172,9 +172,10 @@ impl SqliteStore {
         if self.distrusted && !alone {
             return Err(OpenError::NotAlone { path: self.place.path.clone() });
         }
-        self.conn = Ok(open_durable(&self.place)?);
+        let mut conn = open_durable(&self.place)?;
+        self.log = Log::of(&self.place.path, &mut conn)?;
+        self.conn = Ok(conn);
         self.files = Files::of(&self.place.path);
-        self.log = Log::of(&self.place.path);
         self.distrusted = false;
         // Versions of two connections cannot be compared: whoever asks next looks at everything.
         self.seen = self.seen.map(|_| i64::MIN);
