@@ -7,9 +7,8 @@ use std::process::{Command, Stdio};
 use clap::Args;
 use serde_json::Value;
 
-use crate::bare::Outcome;
 use crate::machine;
-use crate::measure::time;
+use crate::measure::{Outcome, time};
 use crate::plot;
 use crate::report;
 use crate::sections::{SECTIONS, Section};

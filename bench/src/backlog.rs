@@ -11,8 +11,8 @@ use windlass_core::store::Store;
 use windlass_runtime_tokio::{Clock, Context, Runtime, SystemClock};
 use windlass_store_memory::MemoryStore;
 
-use crate::bare::{Bare, KIND, LOAD, Outcome, Place, Which, on_store};
-use crate::measure::{Line, median, rate};
+use crate::bare::{Bare, KIND, LOAD, Place, Which, on_store};
+use crate::measure::{Line, Outcome, median, rate};
 use crate::proc;
 
 /// What to measure.

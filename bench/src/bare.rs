@@ -1,7 +1,6 @@
 //! A store without a runtime: batches go straight into `Store::commit`, one behind the other. It is
 //! the ceiling of every scenario of the runtime, and puts jobs in place before they begin.
 
-use std::error::Error;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -12,7 +11,7 @@ use windlass_core::{
 };
 use windlass_runtime_tokio::{Clock, SystemClock};
 
-pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
+use crate::measure::Outcome;
 
 /// The store to measure on, and where it lies.
 #[derive(Debug, Clone, Args)]
@@ -52,6 +51,12 @@ macro_rules! on_store {
 pub(crate) use on_store;
 
 impl Place {
+    /// A store by its name, among temporary files.
+    pub(crate) fn temporary(store: &str, payload: usize) -> Outcome<Self> {
+        let store = Which::from_str(store, false)?;
+        Ok(Self { store, dir: std::env::temp_dir(), payload })
+    }
+
     /// A folder that is removed when it is dropped.
     pub(crate) fn folder(&self) -> Outcome<TempDir> {
         Ok(TempDir::new_in(&self.dir)?)

@@ -1,15 +1,12 @@
 //! What is measured: a store of ours or a bare loop. Each call is one durable commit, so that
 //! contenders can take turns on one machine and meet the same noise.
 
-use std::error::Error;
 use std::time::Duration;
 
 use windlass_core::store::{Admin, Batch, Store};
 use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
 
-use crate::measure::time;
-
-pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
+use crate::measure::{Outcome, time};
 
 /// Something that keeps jobs, measured by how many.
 pub(crate) trait Contender {

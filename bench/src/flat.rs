@@ -4,8 +4,8 @@
 
 use tempfile::TempDir;
 
-use crate::contender::{Outcome, batches, enqueue, finish, work};
-use crate::measure::{Line, median, rate, resident_kib};
+use crate::contender::{batches, enqueue, finish, work};
+use crate::measure::{Line, Outcome, median, rate, resident_kib};
 use crate::store::{Options, tell_reads};
 use crate::subject::{Measured, Reads};
 

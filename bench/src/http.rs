@@ -14,8 +14,10 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use crate::measure::{Line, rate, time};
-use crate::server::{Client, Outcome, Server};
+use crate::bare::Place;
+use crate::lifecycle::enqueue_one_by_one;
+use crate::measure::{Line, Outcome, rate, time};
+use crate::server::{Client, Server};
 
 /// What to drive.
 #[derive(Debug, Args)]
@@ -43,7 +45,15 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Enqueues, then drains with polls of 100 and batch reports; and asks the ceiling as often.
+/// The payload of every job.
+const PAYLOAD: &str = r#"{"n":1}"#;
+
+fn job() -> String {
+    format!(r#"{{"kind":"bench","payload":{PAYLOAD}}}"#)
+}
+
+/// Enqueues, then drains with polls of 100 and batch reports; asks the ceiling as often, and lets
+/// the library enqueue as many, one by one.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
     let dir = tempfile::tempdir()?;
     let server = Server::start(options.binary.as_deref(), &options.store, dir.path())?;
@@ -51,9 +61,9 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
         return passed(options, &server, jobs);
     }
     let (path, body, accepted) = if options.batch == 1 {
-        ("/jobs", r#"{"kind":"bench","payload":{"n":1}}"#.to_owned(), 202)
+        ("/jobs", job(), 202)
     } else {
-        let jobs = vec![r#"{"kind":"bench","payload":{"n":1}}"#; options.batch].join(",");
+        let jobs = vec![job(); options.batch].join(",");
         ("/jobs/batch", format!(r#"{{"jobs":[{jobs}]}}"#), 202)
     };
     let requests = options.jobs.div_ceil(options.batch);
@@ -71,6 +81,8 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
     let most = rate(stored, elapsed);
     let drained = drain(server.address, options.connections.min(8), stored)?;
     let memory = server.resident_kib();
+    let place = Place::temporary(&options.store, PAYLOAD.len())?;
+    let library = enqueue_one_by_one(&place, stored, options.connections)?;
     let line = Line::new(options.json, "http")
         .word("store", &options.store)
         .count("connections", options.connections)
@@ -79,6 +91,8 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
         .rate("enqueue_per_s", enqueued)
         .rate("ceiling_per_s", most)
         .ratio("of_ceiling", enqueued / most)
+        .rate("library_per_s", library)
+        .ratio("of_library", enqueued / library)
         .rate("drain_per_s", drained)
         .count("resident_kib", memory);
     Ok(line.finish())
@@ -92,7 +106,7 @@ const ROUND_BATCH: usize = 1_000;
 
 /// Enqueues in batches and drains, round after round; what the server keeps in memory.
 fn passed(options: &Options, server: &Server, jobs: usize) -> Outcome<String> {
-    let body = vec![r#"{"kind":"bench","payload":{"n":1}}"#; ROUND_BATCH].join(",");
+    let body = vec![job(); ROUND_BATCH].join(",");
     let body = format!(r#"{{"jobs":[{body}]}}"#);
     let requests = jobs.div_ceil(ROUNDS * ROUND_BATCH);
     let connections = options.connections.min(8);

@@ -12,8 +12,8 @@ use windlass_core::store::Store;
 use windlass_core::{Delay, NewJob};
 use windlass_runtime_tokio::{Clock, Context, Runtime, SystemClock};
 
-use crate::bare::{Bare, KIND, LOAD, Outcome, Place, on_store};
-use crate::measure::{Line, quantile};
+use crate::bare::{Bare, KIND, LOAD, Place, on_store};
+use crate::measure::{Line, Outcome, quantile};
 use crate::proc;
 
 /// What to measure.

@@ -8,8 +8,8 @@ use std::process::Command;
 use clap::Args;
 use tempfile::TempDir;
 
-use crate::contender::{Contender, Outcome, batches};
-use crate::measure::Line;
+use crate::contender::{Contender, batches};
+use crate::measure::{Line, Outcome};
 use crate::store::Which;
 
 /// What to count.

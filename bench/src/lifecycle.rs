@@ -9,8 +9,8 @@ use windlass_core::View;
 use windlass_core::store::Store;
 use windlass_runtime_tokio::{Clock, Context, Queue, Runtime, SystemClock};
 
-use crate::bare::{Bare, KIND, LOAD, Outcome, Place, on_store};
-use crate::measure::{Line, median, rate, time};
+use crate::bare::{Bare, KIND, LOAD, Place, on_store};
+use crate::measure::{Line, Outcome, median, rate, time};
 
 /// What to measure.
 #[derive(Debug, Args)]
@@ -179,6 +179,23 @@ where
         let commits = commit.count();
         let mean = per(commit.sum, commits);
         Ok(Round { per_s: rate(jobs, took), ceiling: 0.0, commits, commit_us: mean })
+    })
+}
+
+/// Enqueues one by one, with nobody who works; jobs per second. What clients of a server are
+/// compared with.
+pub(crate) fn enqueue_one_by_one(place: &Place, jobs: usize, producers: usize) -> Outcome<f64> {
+    let folder = place.folder()?;
+    on_store!(place, folder.path(), |store| {
+        let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        tokio.block_on(async {
+            let queue = Runtime::builder(store).start()?;
+            let began = SystemClock.micros();
+            produce(&queue, place, jobs, producers).await?;
+            let took = std::time::Duration::from_micros(SystemClock.micros() - began);
+            queue.shutdown(std::time::Duration::from_secs(10)).await;
+            Ok(rate(jobs, took))
+        })
     })
 }
 

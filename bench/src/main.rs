@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(scenario: Scenario) -> Result<String, Box<dyn std::error::Error>> {
+fn run(scenario: Scenario) -> measure::Outcome<String> {
     Ok(match scenario {
         Scenario::Store(options) => store::run(&options)?,
         Scenario::Lifecycle(options) => lifecycle::lifecycle(&options)?,
@@ -96,7 +96,7 @@ fn run(scenario: Scenario) -> Result<String, Box<dyn std::error::Error>> {
         Scenario::Workers(options) => sweep::workers(&options)?,
         Scenario::Restart(options) => restart::run(&options)?,
         Scenario::Soak(options) => soak::run(&options)?,
-        Scenario::Http(options) => http::run(&options).map_err(|error| error.to_string())?,
+        Scenario::Http(options) => http::run(&options)?,
         Scenario::All(options) => all::run(&options)?,
         Scenario::Instructions(options) => instructions::run(&options)?,
     })

@@ -1,7 +1,11 @@
 //! Time, memory and figures.
 
+use std::error::Error;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
+
+/// What came of something that can fail, which ends the measurement.
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// How long something takes.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]

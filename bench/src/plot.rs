@@ -6,7 +6,7 @@ use std::path::Path;
 use plotters::prelude::*;
 use serde_json::Value;
 
-use crate::bare::Outcome;
+use crate::measure::Outcome;
 use crate::sections::Plot;
 
 /// What is drawn: a name and points for each curve.

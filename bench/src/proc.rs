@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::bare::Outcome;
+use crate::measure::Outcome;
 
 /// One look.
 #[derive(Debug, Clone, Copy, Default)]

@@ -10,7 +10,8 @@ use redb::{
 };
 use windlass_store_redb::RedbStore;
 
-use crate::contender::{Contender, LEASE, NOW, Outcome, PROCESS, WORKER, payload, seed};
+use crate::contender::{Contender, LEASE, NOW, PROCESS, WORKER, payload, seed};
+use crate::measure::Outcome;
 
 type Raw = &'static [u8];
 

@@ -9,9 +9,9 @@ use clap::Args;
 use windlass_core::store::Store;
 use windlass_runtime_tokio::{Clock, SystemClock};
 
-use crate::bare::{Bare, LOAD, Outcome, Place, Which, on_store};
-use crate::measure::{Line, Spread, time};
-use crate::server::{Client, Outcome as Answered, Server};
+use crate::bare::{Bare, LOAD, Place, Which, on_store};
+use crate::measure::{Line, Outcome, Spread, time};
+use crate::server::{Client, Server};
 
 /// What to measure.
 #[derive(Debug, Args)]
@@ -72,7 +72,7 @@ fn fill<S: Store>(options: &Options, store: S, jobs: usize) -> Outcome<()> {
 }
 
 /// The real server is killed with leases out and a log that nobody has moved, then started again.
-fn server(options: &Options, folder: &Path, times: &mut Times) -> Answered<()> {
+fn server(options: &Options, folder: &Path, times: &mut Times) -> Outcome<()> {
     let start = || Server::start(options.binary.as_deref(), options.place.name(), folder);
     for _ in 0..options.rounds.max(1) {
         let victim = start()?;
@@ -85,7 +85,7 @@ fn server(options: &Options, folder: &Path, times: &mut Times) -> Answered<()> {
             victim.kill()?;
             let (next, listening) = time(start)?;
             claim(&mut Client::to(next.address)?)?;
-            Answered::Ok(listening)
+            Outcome::Ok(listening)
         })?;
         times.listening.push(listening);
         times.claim.push(claimed);
@@ -96,7 +96,7 @@ fn server(options: &Options, folder: &Path, times: &mut Times) -> Answered<()> {
 /// How many jobs are enqueued one by one before each kill.
 const ENQUEUED: usize = 64;
 
-fn claim(client: &mut Client) -> Answered<()> {
+fn claim(client: &mut Client) -> Outcome<()> {
     let (status, answer) = client.send("/jobs/poll", r#"{"worker":"bench","max":1}"#)?;
     let answer = String::from_utf8_lossy(&answer);
     if status == 200 && answer.contains("\"token\"") {

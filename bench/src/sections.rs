@@ -69,10 +69,10 @@ pub(crate) const SECTIONS: &[Section] = &[
         says: "Producers enqueue one by one, each waiting for its durable receipt, until all jobs \
                are done; beside the same commits without a runtime.",
         runs: &[
-            "lifecycle --store sqlite --producers 64 --jobs {50000|500}",
-            "lifecycle --store sqlite --producers 1024 --jobs {100000|2000}",
-            "lifecycle --store redb --producers 64 --jobs {50000|500}",
-            "lifecycle --store redb --producers 1024 --jobs {100000|2000}",
+            "lifecycle --store sqlite --producers 64 --jobs {100000|500} --rounds {3|1}",
+            "lifecycle --store sqlite --producers 1024 --jobs {100000|2000} --rounds {3|1}",
+            "lifecycle --store redb --producers 64 --jobs {100000|500} --rounds {3|1}",
+            "lifecycle --store redb --producers 1024 --jobs {100000|2000} --rounds {3|1}",
         ],
         has_dir: true,
         scenario: "lifecycle",
@@ -140,8 +140,8 @@ pub(crate) const SECTIONS: &[Section] = &[
         says: "Claim and complete 30 000 jobs beside so many queued or done ones. Ratio: by the \
                smallest size. 5 million: `--sizes 10000,100000,1000000,5000000`.",
         runs: &[
-            "backlog --store sqlite --sizes {10000,100000,1000000|100,1000} --jobs {30000|500}",
-            "backlog --store redb --sizes {10000,100000,1000000|100,1000} --jobs {30000|500}",
+            "backlog --store sqlite --sizes {10000,1000000,5000000|100,1000} --jobs {150000|500}",
+            "backlog --store redb --sizes {10000,1000000,5000000|100,1000} --jobs {150000|500}",
         ],
         has_dir: true,
         scenario: "backlog",
@@ -226,11 +226,12 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         name: "http",
         title: "Over HTTP",
-        says: "The real server on loopback, beside a trivial server that answers the same bytes.",
+        says: "The real server on loopback, with its clients on the same cores; beside a trivial \
+               server that answers the same bytes, and beside the library with as many producers.",
         runs: &[
-            "http --store sqlite --connections 64 --jobs {20000|500}",
+            "http --store sqlite --connections 64 --jobs {60000|500}",
             "http --store sqlite --connections 64 --jobs {100000|2000} --batch 100",
-            "http --store redb --connections 64 --jobs {20000|500}",
+            "http --store redb --connections 64 --jobs {60000|500}",
         ],
         has_dir: false,
         scenario: "http",
@@ -241,6 +242,8 @@ pub(crate) const SECTIONS: &[Section] = &[
             ("enqueue_per_s", "enqueued/s"),
             ("ceiling_per_s", "trivial server/s"),
             ("of_ceiling", "ratio"),
+            ("library_per_s", "library, one by one/s"),
+            ("of_library", "ratio"),
             ("drain_per_s", "claimed and completed/s"),
             ("resident_kib", "memory KiB"),
         ],
@@ -286,7 +289,7 @@ pub(crate) const SECTIONS: &[Section] = &[
         says: "The same work for each, in turn: jobs of 100 bytes, handlers that do nothing, 64 at \
                once. What an acknowledgement promises differs, so it stands in every row; compare \
                rows that promise the same. `bench/peers/README.md` says how each is set up.",
-        runs: &["peers --jobs {10000|200} --rounds 1 --seconds {2|1}"],
+        runs: &["peers --jobs {20000|200} --rounds {3|1} --seconds {2|1}"],
         has_dir: false,
         scenario: "peers",
         columns: &[

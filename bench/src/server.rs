@@ -1,12 +1,11 @@
 //! The real server as a process of its own, and a client that talks to it. It measures nothing.
 
-use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+use crate::measure::Outcome;
 
 /// The real server; killed when dropped.
 pub(crate) struct Server {

@@ -11,8 +11,8 @@ use windlass_core::store::{Retention, Store};
 use windlass_core::{Millis, RetryPolicy, Strategy};
 use windlass_runtime_tokio::{Clock, Context, NewJob, Queue, Runtime, SystemClock};
 
-use crate::bare::{KIND, Outcome, Place, on_store};
-use crate::measure::Line;
+use crate::bare::{KIND, Place, on_store};
+use crate::measure::{Line, Outcome};
 use crate::proc;
 
 /// What to measure.

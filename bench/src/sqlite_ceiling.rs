@@ -11,7 +11,8 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Row, params};
 use windlass_store_sqlite::SqliteStore;
 
-use crate::contender::{Contender, LEASE, NOW, Outcome, PROCESS, WORKER, payload, seed};
+use crate::contender::{Contender, LEASE, NOW, PROCESS, WORKER, payload, seed};
+use crate::measure::Outcome;
 
 /// A bare connection to a database with our schema.
 pub(crate) struct SqliteCeiling {

@@ -9,9 +9,9 @@ use windlass_store_memory::MemoryStore;
 use windlass_store_redb::RedbStore;
 use windlass_store_sqlite::SqliteStore;
 
-use crate::contender::{Contender, Outcome, batches, enqueue, finish, work};
+use crate::contender::{Contender, batches, enqueue, finish, work};
 use crate::flat;
-use crate::measure::{Line, median, rate, resident_kib};
+use crate::measure::{Line, Outcome, median, rate, resident_kib};
 use crate::redb_ceiling::RedbCeiling;
 use crate::sqlite_ceiling::SqliteCeiling;
 use crate::subject::{Measured, Reads, Subject};

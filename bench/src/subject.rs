@@ -8,8 +8,8 @@ use windlass_core::{
     Wall, When, WorkerId,
 };
 
-use crate::contender::{Contender, NOW, Outcome, PROCESS, WORKER, payload};
-use crate::measure::{Spread, time};
+use crate::contender::{Contender, NOW, PROCESS, WORKER, payload};
+use crate::measure::{Outcome, Spread, time};
 
 /// A store that commits batch after batch.
 pub(crate) struct Subject<S: Store> {

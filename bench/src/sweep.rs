@@ -3,9 +3,9 @@
 
 use clap::Args;
 
-use crate::bare::{Outcome, Place};
+use crate::bare::Place;
 use crate::lifecycle::{Load, measure};
-use crate::measure::Line;
+use crate::measure::{Line, Outcome};
 
 /// What to measure.
 #[derive(Debug, Args)]
