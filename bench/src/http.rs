@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -17,7 +18,7 @@ use tokio::net::TcpListener;
 use crate::bare::Place;
 use crate::lifecycle::enqueue_one_by_one;
 use crate::measure::{Line, Outcome, rate, time};
-use crate::server::{Client, Server};
+use crate::server::{Client, Server, drive};
 
 /// What to drive.
 #[derive(Debug, Args)]
@@ -60,20 +61,18 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
     if let Some(jobs) = options.passed {
         return passed(options, &server, jobs);
     }
-    let (path, body, accepted) = if options.batch == 1 {
-        ("/jobs", job(), 202)
+    let (path, body) = if options.batch == 1 {
+        ("/jobs", job())
     } else {
         let jobs = vec![job(); options.batch].join(",");
-        ("/jobs/batch", format!(r#"{{"jobs":[{jobs}]}}"#), 202)
+        ("/jobs/batch", format!(r#"{{"jobs":[{jobs}]}}"#))
     };
     let requests = options.jobs.div_ceil(options.batch);
     let enqueue = |address: SocketAddr, status: u16| {
-        drive(address, options.connections, requests, |client| {
-            let (got, answer) = client.send(path, &body)?;
-            if got == status { Ok(answer) } else { Err(format!("status {got}").into()) }
-        })
+        let body = Arc::from(body.as_str());
+        ask(address, options.connections, requests, &Ask { path, body, status })
     };
-    let (elapsed, answer) = enqueue(server.address, accepted)?;
+    let (elapsed, answer) = enqueue(server.address, 202)?;
     let stored = requests * options.batch;
     let enqueued = rate(stored, elapsed);
     let ceiling = Ceiling::start(answer)?;
@@ -110,16 +109,13 @@ fn passed(options: &Options, server: &Server, jobs: usize) -> Outcome<String> {
     let body = format!(r#"{{"jobs":[{body}]}}"#);
     let requests = jobs.div_ceil(ROUNDS * ROUND_BATCH);
     let connections = options.connections.min(8);
-    drive(server.address, options.connections, options.connections, |client| {
-        Ok(client.send("/jobs/poll", r#"{"worker":"bench"}"#)?.1)
-    })?;
+    let batch = Ask { path: "/jobs/batch", body: body.into(), status: 202 };
+    let poll = Ask { path: "/jobs/poll", body: r#"{"worker":"bench"}"#.into(), status: 200 };
+    ask(server.address, options.connections, options.connections, &poll)?;
     let idle = server.resident_kib();
     let (rounds, elapsed) = time(|| {
         let round = |_| {
-            drive(server.address, connections, requests, |client| {
-                let (status, answer) = client.send("/jobs/batch", &body)?;
-                if status == 202 { Ok(answer) } else { Err(format!("status {status}").into()) }
-            })?;
+            ask(server.address, connections, requests, &batch)?;
             drain(server.address, connections, requests * ROUND_BATCH)?;
             Ok(server.resident_kib())
         };
@@ -136,63 +132,60 @@ fn passed(options: &Options, server: &Server, jobs: usize) -> Outcome<String> {
     Ok(line.finish())
 }
 
-/// Sends so many requests over so many connections; the time, and the last answer.
-fn drive(
+/// What is asked again and again, and the status of its answers.
+#[derive(Debug, Clone)]
+struct Ask {
+    path: &'static str,
+    body: Arc<str>,
+    status: u16,
+}
+
+/// Asks so often over so many connections; the time, and an answer.
+fn ask(
     address: SocketAddr,
     connections: usize,
     requests: usize,
-    send: impl Fn(&mut Client) -> Outcome<Vec<u8>> + Sync,
+    ask: &Ask,
 ) -> Outcome<(Duration, Vec<u8>)> {
-    let mut clients: Vec<Client> =
-        (0..connections).map(|_| Client::to(address)).collect::<Result<_, _>>()?;
-    let (answers, elapsed) = time(|| {
-        std::thread::scope(|scope| {
-            let share =
-                |at: usize| requests / connections + usize::from(at < requests % connections);
-            let threads: Vec<_> = clients
-                .iter_mut()
-                .enumerate()
-                .map(|(at, client)| {
-                    let send = &send;
-                    scope.spawn(move || {
-                        let mut last = Vec::new();
-                        for _ in 0..share(at) {
-                            last = send(client)?;
-                        }
-                        Ok(last)
-                    })
-                })
-                .collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Outcome<Vec<u8>>>| {
-                thread.join().unwrap_or_else(|_| Err("a client panicked".into()))
-            };
-            threads.into_iter().map(join).collect::<Outcome<Vec<_>>>()
-        })
+    let (took, answers) = drive(address, connections, |mut client, at| {
+        let share = requests / connections + usize::from(at < requests % connections);
+        let ask = ask.clone();
+        async move {
+            let mut last = Vec::new();
+            for _ in 0..share {
+                let (status, answer) = client.send(ask.path, &ask.body).await?;
+                if status != ask.status {
+                    return Err(format!("{} was answered with {status}", ask.path).into());
+                }
+                last = answer;
+            }
+            Ok(last)
+        }
     })?;
     let answer = answers.into_iter().find(|answer| !answer.is_empty()).unwrap_or_default();
-    Ok((elapsed, answer))
+    Ok((took, answer))
 }
 
 /// Claims and completes everything; jobs per second.
 fn drain(address: SocketAddr, workers: usize, jobs: usize) -> Outcome<f64> {
-    let (elapsed, _) = drive(address, workers, workers, |client| {
-        let poll = r#"{"worker":"bench","max":100}"#;
-        loop {
-            let (_, answer) = client.send("/jobs/poll", poll)?;
-            let text = String::from_utf8(answer)?;
-            let tokens =
-                text.split("\"token\":\"").skip(1).filter_map(|rest| rest.split('"').next());
-            let reports: Vec<String> = tokens
-                .map(|token| format!(r#"{{"token":"{token}","verdict":"complete"}}"#))
-                .collect();
-            if reports.is_empty() {
-                return Ok(Vec::new());
-            }
-            let body = format!(r#"{{"reports":[{}]}}"#, reports.join(","));
-            client.send("/jobs/reports", &body)?;
+    let (took, _) = drive(address, workers, |client, _| work_off(client))?;
+    Ok(rate(jobs, took))
+}
+
+async fn work_off(mut client: Client) -> Outcome<()> {
+    let poll = r#"{"worker":"bench","max":100}"#;
+    loop {
+        let (_, answer) = client.send("/jobs/poll", poll).await?;
+        let text = String::from_utf8(answer)?;
+        let tokens = text.split("\"token\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let reports: Vec<String> =
+            tokens.map(|token| format!(r#"{{"token":"{token}","verdict":"complete"}}"#)).collect();
+        if reports.is_empty() {
+            return Ok(());
         }
-    })?;
-    Ok(rate(jobs, elapsed))
+        let body = format!(r#"{{"reports":[{}]}}"#, reports.join(","));
+        client.send("/jobs/reports", &body).await?;
+    }
 }
 
 /// A server that reads a body and answers always the same.

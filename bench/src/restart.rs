@@ -73,18 +73,22 @@ fn fill<S: Store>(options: &Options, store: S, jobs: usize) -> Outcome<()> {
 
 /// The real server is killed with leases out and a log that nobody has moved, then started again.
 fn server(options: &Options, folder: &Path, times: &mut Times) -> Outcome<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let start = || Server::start(options.binary.as_deref(), options.place.name(), folder);
     for _ in 0..options.rounds.max(1) {
         let victim = start()?;
-        let mut client = Client::to(victim.address)?;
-        claim(&mut client)?;
-        for _ in 0..ENQUEUED {
-            client.send("/jobs", r#"{"kind":"bench","payload":{"n":1}}"#)?;
-        }
+        runtime.block_on(async {
+            let mut client = Client::to(victim.address).await?;
+            claim(&mut client).await?;
+            for _ in 0..ENQUEUED {
+                client.send("/jobs", r#"{"kind":"bench","payload":{"n":1}}"#).await?;
+            }
+            Outcome::Ok(())
+        })?;
         let (listening, claimed) = time(|| {
             victim.kill()?;
             let (next, listening) = time(start)?;
-            claim(&mut Client::to(next.address)?)?;
+            runtime.block_on(async { claim(&mut Client::to(next.address).await?).await })?;
             Outcome::Ok(listening)
         })?;
         times.listening.push(listening);
@@ -96,8 +100,8 @@ fn server(options: &Options, folder: &Path, times: &mut Times) -> Outcome<()> {
 /// How many jobs are enqueued one by one before each kill.
 const ENQUEUED: usize = 64;
 
-fn claim(client: &mut Client) -> Outcome<()> {
-    let (status, answer) = client.send("/jobs/poll", r#"{"worker":"bench","max":1}"#)?;
+async fn claim(client: &mut Client) -> Outcome<()> {
+    let (status, answer) = client.send("/jobs/poll", r#"{"worker":"bench","max":1}"#).await?;
     let answer = String::from_utf8_lossy(&answer);
     if status == 200 && answer.contains("\"token\"") {
         return Ok(());

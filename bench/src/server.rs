@@ -1,11 +1,16 @@
 //! The real server as a process of its own, and a client that talks to it. It measures nothing.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::BufRead;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use crate::measure::Outcome;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::task::LocalSet;
+
+use crate::measure::{Outcome, time};
 
 /// The real server; killed when dropped.
 pub(crate) struct Server {
@@ -33,7 +38,7 @@ impl Server {
         })?;
         let mut line = String::new();
         let out = child.stdout.take().ok_or("no output")?;
-        BufReader::new(out).read_line(&mut line)?;
+        std::io::BufReader::new(out).read_line(&mut line)?;
         let address = line.trim().rsplit("://").next().ok_or("no address")?.parse()?;
         Ok(Self { child, address })
     }
@@ -68,31 +73,31 @@ fn file_name(store: &str) -> &'static str {
 
 /// A keep-alive connection.
 pub(crate) struct Client {
-    reader: BufReader<TcpStream>,
+    stream: BufReader<TcpStream>,
     line: String,
 }
 
 impl Client {
     /// Connects.
-    pub(crate) fn to(address: SocketAddr) -> Outcome<Self> {
-        let stream = TcpStream::connect(address)?;
+    pub(crate) async fn to(address: SocketAddr) -> Outcome<Self> {
+        let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { reader: BufReader::new(stream), line: String::new() })
+        Ok(Self { stream: BufReader::new(stream), line: String::new() })
     }
 
     /// Sends one request; the status and the body of its answer.
-    pub(crate) fn send(&mut self, path: &str, body: &str) -> Outcome<(u16, Vec<u8>)> {
+    pub(crate) async fn send(&mut self, path: &str, body: &str) -> Outcome<(u16, Vec<u8>)> {
         let request = format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
         );
-        self.reader.get_mut().write_all(request.as_bytes())?;
-        self.read_line()?;
+        self.stream.write_all(request.as_bytes()).await?;
+        self.read_line().await?;
         let status = self.line.split(' ').nth(1).ok_or("no status")?.parse()?;
         let mut length = 0;
         loop {
-            self.read_line()?;
+            self.read_line().await?;
             match self.line.split_once(": ") {
                 Some(("content-length", value)) => length = value.parse()?,
                 Some(_) => {}
@@ -100,16 +105,48 @@ impl Client {
             }
         }
         let mut answer = vec![0; length];
-        self.reader.read_exact(&mut answer)?;
+        self.stream.read_exact(&mut answer).await?;
         Ok((status, answer))
     }
 
-    fn read_line(&mut self) -> Outcome<()> {
+    async fn read_line(&mut self) -> Outcome<()> {
         self.line.clear();
-        if self.reader.read_line(&mut self.line)? == 0 {
+        if self.stream.read_line(&mut self.line).await? == 0 {
             return Err("the server closed the connection".into());
         }
         self.line.truncate(self.line.trim_end().len());
         Ok(())
     }
+}
+
+/// So many connections, each driven to its end by `run`, which is told its number: all on one
+/// thread, so that the clients take as little of the machine as they can. How long it took without
+/// connecting, and what came of each.
+pub(crate) fn drive<T: 'static, F>(
+    address: SocketAddr,
+    connections: usize,
+    run: impl Fn(Client, usize) -> F,
+) -> Outcome<(Duration, Vec<T>)>
+where
+    F: Future<Output = Outcome<T>> + 'static,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut clients = Vec::new();
+    for _ in 0..connections {
+        clients.push(runtime.block_on(Client::to(address))?);
+    }
+    let (came, took) = time(|| {
+        LocalSet::new().block_on(&runtime, async {
+            let running: Vec<_> = (0..)
+                .zip(clients)
+                .map(|(at, client)| tokio::task::spawn_local(run(client, at)))
+                .collect();
+            let mut came = Vec::new();
+            for task in running {
+                came.push(task.await??);
+            }
+            Outcome::Ok(came)
+        })
+    })?;
+    Ok((took, came))
 }

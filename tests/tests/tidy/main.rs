@@ -3,6 +3,7 @@
 //! Each check is a pure function from text to findings, in the modules beside this file, and has a
 //! unit test there that feeds it a violation. This file only walks the workspace and reports.
 
+mod figures;
 mod lexer;
 mod manifest;
 mod shape;
@@ -180,6 +181,12 @@ fn every_allowed_or_expected_lint_has_a_reason() {
 #[test]
 fn no_file_holds_an_absolute_path_of_a_machine() {
     check_files(|_| true, |file| words::machine_paths(&file.text));
+}
+
+#[test]
+fn every_figure_in_the_readme_was_measured() {
+    let findings = figures::unmeasured(&read("README.md"), &read("bench/RESULTS.md"));
+    report(&located("README.md", findings));
 }
 
 #[test]

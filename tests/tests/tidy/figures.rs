@@ -1,0 +1,44 @@
+//! Figures in the README are measured ones: each stands in the report of the benchmarks.
+
+use std::collections::BTreeSet;
+
+use crate::Finding;
+
+/// The section of the README that tells figures.
+const SECTION: &str = "## How fast";
+
+/// Cells with figures in that section that the report does not have.
+pub(crate) fn unmeasured(readme: &str, report: &str) -> Vec<Finding> {
+    let measured: BTreeSet<&str> = report.lines().flat_map(figures).collect();
+    let mut inside = false;
+    let mut findings = Vec::new();
+    for (line, text) in (1..).zip(readme.lines()) {
+        if text.starts_with("## ") {
+            inside = text == SECTION;
+        }
+        let told = if inside { figures(text).collect() } else { Vec::new() };
+        for figure in told.into_iter().filter(|figure| !measured.contains(figure)) {
+            let what = format!("{figure} is not in bench/RESULTS.md: take figures from there");
+            findings.push(Finding::new(line, what));
+        }
+    }
+    findings
+}
+
+/// The cells of a row of a table that are figures.
+fn figures(row: &str) -> impl Iterator<Item = &str> {
+    let cells = row.strip_prefix('|').into_iter().flat_map(|cells| cells.split('|'));
+    cells.map(str::trim).filter(|cell| {
+        cell.chars().any(|digit| digit.is_ascii_digit())
+            && cell.chars().all(|digit| digit.is_ascii_digit() || "\u{202f}.".contains(digit))
+    })
+}
+
+#[test]
+fn a_figure_that_was_not_measured_is_found_in_that_section_only() {
+    let report = "| sqlite | 12\u{202f}345 | 0.81 |\n";
+    let readme = "| a | 99 |\n## How fast\n| a | 12\u{202f}345 | 0.81 |\n| b | 12\u{202f}346 |\n";
+    let found = unmeasured(readme, report);
+    assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [4]);
+    assert_eq!(unmeasured("## Other\n| 7 |\n", report), []);
+}
