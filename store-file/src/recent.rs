@@ -4,18 +4,18 @@
 //! A row is as it was left until somebody else commits or a transaction fails. The store knows
 //! when, and has everything forgotten then.
 
-use std::collections::BTreeMap;
-
 use windlass_core::store::Changes;
 use windlass_core::{Job, JobId};
 
 /// How many rows are remembered.
 const MOST: usize = 10_000;
 
-/// The leased jobs this process has written.
+/// The leased jobs this process has written. Rows are large, and a tree would move its neighbours
+/// for each that comes and goes.
 #[derive(Debug, Default)]
 pub struct Recent {
-    jobs: BTreeMap<JobId, Job>,
+    #[expect(clippy::disallowed_types, reason = "it is never walked")]
+    jobs: std::collections::HashMap<JobId, Job>,
 }
 
 impl Recent {

@@ -23,6 +23,7 @@
 mod check;
 mod error;
 mod files;
+mod insert;
 mod log;
 mod names;
 mod open;

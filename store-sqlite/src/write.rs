@@ -2,12 +2,13 @@
 
 use rusqlite::{Connection, params};
 use windlass_core::limits::ATTEMPTS_KEPT;
-use windlass_core::store::{Changes, CountDelta, Doc, Marker, Moved, Worker, WorkerKind};
+use windlass_core::store::{Changes, CountDelta, Doc, DocWrite, Marker, Moved, Worker, WorkerKind};
 use windlass_core::{
     Attempt, AttemptOutcome, Excerpt, Job, KeyRecord, LeaseLength, Queue, Standing, State, View,
     Wall,
 };
 
+use crate::insert::{JOBS, PAYLOADS, insert_rows};
 use crate::names::Names;
 use crate::rows::{id_code, place, position, rank_code, spent_code};
 use crate::tx::{Found, count};
@@ -58,15 +59,9 @@ fn put_queue(conn: &Connection, names: &mut Names, queue: &Queue) -> Found<()> {
 
 fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> {
     let Some(last) = jobs.last() else { return Ok(()) };
-    let sql = "INSERT INTO jobs (id, view, at, queue, kind, rank, run_at, attempts, max_retries, \
-               epoch, generation, visibility_timeout, retry, created_at, updated_at, started_at, \
-               timeout, spent, lease_length, worker, idempotency_key) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
-               ?17, ?18, ?19, ?20, ?21)";
-    let mut insert = conn.prepare_cached(sql)?;
     // Most batches are of one queue and kind.
     let mut latest: Option<(&Job, [i64; 3])> = None;
-    for job in jobs {
+    insert_rows(conn, &JOBS, jobs, |job, row| {
         let numbers = match latest {
             Some((latest, numbers)) if same_names(latest, job) => numbers,
             _ => numbers(conn, names, job)?,
@@ -76,7 +71,7 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
         let (view, at) = place(job);
         let (rank, run_at, id) = rank_code(job.rank());
         let lease = job.lease();
-        insert.execute(params![
+        row.put(params![
             id,
             view,
             at,
@@ -98,8 +93,8 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
             lease.map(|lease| length(lease.length)),
             lease.map(|lease| lease.worker.as_str()),
             job.idempotency_key.as_ref().map(windlass_core::IdempotencyKey::as_str),
-        ])?;
-    }
+        ])
+    })?;
     let sql = "UPDATE meta SET value = ?1 WHERE key = 'last_id'";
     conn.prepare_cached(sql)?.execute([id_code(last.id)])?;
     Ok(())
@@ -118,19 +113,22 @@ fn same_names(a: &Job, b: &Job) -> bool {
     a.queue.same(&b.queue) && a.kind.same(&b.kind) && a.retry == b.retry
 }
 
-/// Changed rows, each by the narrowest statement that fits: the hot path is a claim or an end.
+/// Changed rows, by the narrowest statement that fits: the hot path is a claim or an end. Jobs that
+/// were enqueued together are mostly claimed and ended together: neighbours that change alike are
+/// changed by one statement.
 fn update_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
-    let same_place =
-        |from: &Standing, job: &Job| (from.run_at, from.generation) == (job.run_at, job.generation);
     let mut rest = Vec::new();
     let mut leased = conn.prepare_cached(LEASED)?;
     let mut finished = conn.prepare_cached(FINISHED)?;
-    for Moved { from, job } in jobs {
+    for run in jobs.chunk_by(change_alike) {
+        let [Moved { from, job }, ..] = run else { continue };
+        let (first, last) = (id_code(job.id), id_code(job.id) + count(run.len()) - 1);
         let (view, at) = place(job);
-        match (&job.state, from.view) {
-            (State::Processing(lease), _) if same_place(from, job) => {
+        match &job.state {
+            State::Processing(lease) if keeps_place(from, job) => {
                 leased.execute(params![
-                    id_code(job.id),
+                    first,
+                    last,
                     at,
                     job.attempts,
                     job.epoch.get().cast_signed(),
@@ -140,30 +138,51 @@ fn update_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
                     lease.worker.as_str(),
                 ])?;
             }
-            (State::Done { .. } | State::Failed { .. }, View::Processing)
-                if same_place(from, job) =>
-            {
-                let spent = spent_code(&job.state);
-                finished.execute(params![
-                    id_code(job.id),
-                    view,
-                    at,
-                    job.updated_at.get(),
-                    spent
-                ])?;
+            State::Done { .. } | State::Failed { .. } if ends(from, job) => {
+                let (updated_at, spent) = (job.updated_at.get(), spent_code(&job.state));
+                finished.execute(params![first, last, view, at, updated_at, spent])?;
             }
-            _ => rest.push(job),
+            _ => rest.extend(run.iter().map(|moved| &moved.job)),
         }
     }
     update_all_columns(conn, &rest)
 }
 
-/// A job that is leased, or whose lease goes on: it keeps its place among the waiting.
-const LEASED: &str = "UPDATE jobs SET view = 2, at = ?2, attempts = ?3, epoch = ?4, \
-    updated_at = ?5, started_at = ?6, lease_length = ?7, worker = ?8, spent = NULL WHERE id = ?1";
-/// A leased job that has ended: nothing changes but where it is.
-const FINISHED: &str = "UPDATE jobs SET view = ?2, at = ?3, updated_at = ?4, spent = ?5, \
-    lease_length = NULL, worker = NULL WHERE id = ?1";
+fn keeps_place(from: &Standing, job: &Job) -> bool {
+    (from.run_at, from.generation) == (job.run_at, job.generation)
+}
+
+fn ends(from: &Standing, job: &Job) -> bool {
+    from.view == View::Processing && keeps_place(from, job)
+}
+
+/// Whether the second is the next job by its number, and one of the statements below writes the
+/// same into both.
+fn change_alike(a: &Moved, b: &Moved) -> bool {
+    let (one, other) = (&a.job, &b.job);
+    if one.id.plus(1) != other.id || one.state != other.state || one.updated_at != other.updated_at
+    {
+        return false;
+    }
+    match one.state {
+        State::Processing(_) => {
+            let written = |job: &Job| (job.attempts, job.epoch, job.started_at);
+            keeps_place(&a.from, one)
+                && keeps_place(&b.from, other)
+                && written(one) == written(other)
+        }
+        State::Done { .. } | State::Failed { .. } => ends(&a.from, one) && ends(&b.from, other),
+        State::Queued { .. } | State::Cancelled { .. } => false,
+    }
+}
+
+/// Jobs that are leased, or whose lease goes on: they keep their places among the waiting.
+const LEASED: &str = "UPDATE OR FAIL jobs SET view = 2, at = ?3, attempts = ?4, epoch = ?5, \
+    updated_at = ?6, started_at = ?7, lease_length = ?8, worker = ?9, spent = NULL \
+    WHERE id BETWEEN ?1 AND ?2";
+/// Leased jobs that have ended: nothing changes but where they are.
+const FINISHED: &str = "UPDATE OR FAIL jobs SET view = ?3, at = ?4, updated_at = ?5, spent = ?6, \
+    lease_length = NULL, worker = NULL WHERE id BETWEEN ?1 AND ?2";
 
 fn update_all_columns(conn: &Connection, jobs: &[&Job]) -> Found<()> {
     let sql = "UPDATE jobs SET view = ?2, at = ?3, run_at = ?4, attempts = ?5, epoch = ?6, \
@@ -212,8 +231,12 @@ fn remove_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
 }
 
 fn put_docs(conn: &Connection, changes: &Changes) -> Found<()> {
+    let payloads: Vec<&DocWrite> =
+        changes.docs.iter().filter(|write| write.doc == Doc::Payload).collect();
+    insert_rows(conn, &PAYLOADS, &payloads, |write, row| {
+        row.put(params![id_code(write.job), write.text.as_str()])
+    })?;
     for (doc, sql) in [
-        (Doc::Payload, "INSERT INTO payloads (job, text) VALUES (?1, ?2)"),
         (Doc::Result, "INSERT OR REPLACE INTO results (job, text) VALUES (?1, ?2)"),
         (Doc::Progress, "INSERT OR REPLACE INTO progress (job, text) VALUES (?1, ?2)"),
     ] {
