@@ -60,8 +60,9 @@ const REASONS: [StopReason; 4] =
     [StopReason::Cancelled, StopReason::LeaseLost, StopReason::TimedOut, StopReason::Shutdown];
 
 impl Attempt {
-    pub(crate) fn new(job: Job, payload: Payload, shared: Arc<Shared>, now: Mono) -> Self {
-        let deadline = job.timeout.map(|timeout| now.plus(timeout.millis()));
+    pub(crate) fn new(job: Job, payload: Payload, shared: Arc<Shared>) -> Self {
+        // Most have none, and need not look at the clock.
+        let deadline = job.timeout.map(|timeout| shared.clock.now().mono.plus(timeout.millis()));
         Self { job, payload, shared, deadline, stop: Stop::default() }
     }
 

@@ -67,8 +67,7 @@ impl Shared {
 
     /// Makes an attempt of a claimed job, which can be stopped from now on.
     fn begin(self: &Arc<Self>, run: Run) -> Duty {
-        let now = self.clock.now().mono;
-        let attempt = Arc::new(Attempt::new(run.job, run.payload, Arc::clone(self), now));
+        let attempt = Arc::new(Attempt::new(run.job, run.payload, Arc::clone(self)));
         let mut attempts = lock(&self.attempts);
         // Attempts that have ended are swept out when they are the greater part.
         if attempts.len() > 2 * self.workers.load(Ordering::Relaxed) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use windlass_core::store::Change;
 use windlass_core::{JobId, Queue, StateName};
 
@@ -183,6 +183,21 @@ impl EventStream {
             Err(RecvError::Lagged(count)) => Some(Event::Lagged(count)),
             Err(RecvError::Closed) => None,
         }
+    }
+
+    /// Waits for the next event, and adds it and those that are there already to `events`, up to
+    /// `limit`. Says how many; none once the runtime has ended and all were read.
+    pub async fn next_many(&mut self, events: &mut Vec<Event>, limit: usize) -> usize {
+        let before = events.len();
+        events.extend(self.next().await);
+        while (1..limit).contains(&(events.len() - before)) {
+            match self.receiver.try_recv() {
+                Ok(event) => events.push(event),
+                Err(TryRecvError::Lagged(count)) => events.push(Event::Lagged(count)),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        events.len() - before
     }
 }
 

@@ -269,6 +269,32 @@ async fn events_tell_every_change_in_order_and_say_when_some_were_left_out() {
 }
 
 #[tokio::test]
+async fn events_are_taken_by_the_page_with_what_was_left_out_and_none_at_the_end() {
+    within(async {
+        let queue = TestQueue::start(Runtime::builder(MemoryStore::new()).event_buffer(4)).unwrap();
+        let mut events = queue.events();
+        let ids: Vec<_> = queue.enqueue_many((0..3).map(|_| job())).await.unwrap();
+        let ids: Vec<_> = ids.into_iter().map(|receipt| Some(receipt.unwrap().id)).collect();
+        let id = |event: &Event| match event {
+            Event::Job(change) => Some(change.id),
+            _ => None,
+        };
+        let mut taken = Vec::new();
+        assert_eq!(events.next_many(&mut taken, 2).await, 2);
+        assert_eq!(events.next_many(&mut taken, 2).await, 1, "it does not wait for more");
+        assert_eq!(taken.iter().map(id).collect::<Vec<_>>(), ids);
+
+        queue.enqueue_many((0..10).map(|_| job())).await.unwrap();
+        taken.clear();
+        assert_eq!(events.next_many(&mut taken, 100).await, 5);
+        assert_eq!(taken[0], Event::Lagged(6));
+        queue.shutdown(seconds(1)).await;
+        assert_eq!(events.next_many(&mut taken, 100).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_paused_queue_starts_nothing_and_a_limited_one_not_too_much() {
     within(async {
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

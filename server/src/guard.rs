@@ -1,7 +1,9 @@
 //! What protects people whose browser visits other web sites: the checks of `Host`, `Origin` and
 //! `Sec-Fetch-Site`, and the headers of every answer.
 
+use std::mem;
 use std::net::IpAddr;
+use std::sync::LazyLock;
 
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, ORIGIN, REFERRER_POLICY,
@@ -76,8 +78,28 @@ fn name_of(host: &str) -> &str {
     }
 }
 
-/// The headers that every answer carries, whatever it is.
+/// The headers that every answer carries, whatever it is. What it says itself stays.
 pub(crate) fn protect(response: &mut Response<Body>) {
+    // Copied as a whole: putting them in one by one would look for the place of each.
+    let own = mem::replace(response.headers_mut(), PROTECTIONS.clone());
+    let headers = response.headers_mut();
+    let mut latest = None;
+    for (name, value) in own {
+        match (name, &latest) {
+            (Some(name), _) => {
+                headers.insert(&name, value);
+                latest = Some(name);
+            }
+            // Another value of the same header.
+            (None, Some(name)) => {
+                headers.append(name, value);
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+static PROTECTIONS: LazyLock<HeaderMap> = LazyLock::new(|| {
     let protections = [
         (
             CONTENT_SECURITY_POLICY,
@@ -91,13 +113,13 @@ pub(crate) fn protect(response: &mut Response<Body>) {
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (CACHE_CONTROL, "no-store"),
     ];
-    let headers = response.headers_mut();
-    // At once, with those that follow: the type, the place, the id of the request.
-    headers.reserve(protections.len() + 4);
+    // With room for those that follow: the type, the place, the id of the request, the date.
+    let mut headers = HeaderMap::with_capacity(protections.len() + 4);
     for (name, value) in protections {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
+        headers.insert(name, HeaderValue::from_static(value));
     }
-}
+    headers
+});
 
 #[cfg(test)]
 mod tests {

@@ -151,11 +151,19 @@ where
             return Poll::Ready(result.map_err(io::Error::other));
         }
         let Some((deadline, phase)) = conn.deadline() else { return Poll::Pending };
-        if alarm.deadline() != deadline {
+        // An alarm that is set too early is put off when it goes off: most never do, and setting
+        // one for every request costs more than looking once in a while.
+        if alarm.deadline() > deadline {
             alarm.as_mut().reset(deadline);
         }
         if alarm.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
+        }
+        if Instant::now() < deadline {
+            alarm.as_mut().reset(deadline);
+            if alarm.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
         }
         let error = format!("{phase:?} for too long");
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, error)))

@@ -15,6 +15,9 @@ use crate::limits::{EVENT_WINDOW, METRIC_QUEUES};
 use crate::metrics::{OTHERS, seconds};
 use crate::rates::{Minute, Sum};
 
+/// How many events are taken at once, at most: clients wait for the lock meanwhile.
+const AT_ONCE: usize = 1_024;
+
 /// What has happened lately, and how often.
 #[derive(Debug)]
 pub(crate) struct Hub {
@@ -123,33 +126,31 @@ impl Hub {
 
     /// Reads all events until the runtime ends.
     pub(crate) async fn follow(self: Arc<Self>, mut events: EventStream) {
-        while let Some(event) = events.next().await {
-            self.take(event, SystemClock.now().wall);
+        let mut some = Vec::new();
+        while events.next_many(&mut some, AT_ONCE).await > 0 {
+            self.take(&mut some, SystemClock.now().wall);
         }
     }
 
-    fn take(&self, event: Event, now: Wall) {
-        match &event {
-            Event::Job(change) => {
-                self.attempt_started(change);
-                self.attempt_ended(change, now);
+    /// Takes some events, and leaves none of them.
+    fn take(&self, events: &mut Vec<Event>, now: Wall) {
+        for event in events.iter() {
+            match event {
+                Event::Job(change) => {
+                    self.attempt_started(change);
+                    self.attempt_ended(change, now);
+                }
+                Event::Lagged(lost @ 1..) => {
+                    tracing::warn!(lost, "events came too fast: the counters of queues miss some");
+                }
+                Event::Queue(_) | Event::Lagged(0) => {}
             }
-            Event::Lagged(lost @ 1..) => {
-                tracing::warn!(lost, "events came too fast: the counters of queues miss some");
-            }
-            Event::Queue(_) | Event::Lagged(0) => {}
         }
         let latest = {
             let mut inner = self.inner();
-            if let Event::Job(change) = &event {
-                inner.tally(&change.queue).count(change);
-                count(inner.minute.now(now), change);
+            for event in events.drain(..) {
+                inner.take(event, now);
             }
-            if inner.window.len() == EVENT_WINDOW {
-                inner.window.pop_front();
-            }
-            inner.window.push_back(event);
-            inner.next += 1;
             inner.next - 1
         };
         self.latest.send_replace(latest);
@@ -223,6 +224,18 @@ impl Hub {
 }
 
 impl Inner {
+    fn take(&mut self, event: Event, now: Wall) {
+        if let Event::Job(change) = &event {
+            self.tally(&change.queue).count(change);
+            count(self.minute.now(now), change);
+        }
+        if self.window.len() == EVENT_WINDOW {
+            self.window.pop_front();
+        }
+        self.window.push_back(event);
+        self.next += 1;
+    }
+
     fn tally(&mut self, queue: &QueueName) -> &mut Tally {
         if !self.queues.contains_key(queue) && self.queues.len() >= METRIC_QUEUES {
             return &mut self.others;
@@ -247,7 +260,7 @@ mod tests {
         let hub = Hub::new(Wall::new(1));
         let first = *hub.watch().borrow() + 1;
         for _ in 0..EVENT_WINDOW + 5 {
-            hub.take(change(None, Some(StateName::Queued)), Wall::new(0));
+            hub.take(&mut vec![change(None, Some(StateName::Queued))], Wall::new(0));
         }
         let last = *hub.watch().borrow();
         assert_eq!(last, first + EVENT_WINDOW as u64 + 4);
@@ -266,7 +279,7 @@ mod tests {
     fn numbers_of_an_earlier_start_are_behind_the_window() {
         let (old, new) = (Hub::new(Wall::new(1_000)), Hub::new(Wall::new(2_000)));
         for hub in [&old, &new] {
-            hub.take(change(None, Some(StateName::Queued)), Wall::new(0));
+            hub.take(&mut vec![change(None, Some(StateName::Queued))], Wall::new(0));
         }
         let last = *old.watch().borrow();
         assert!(matches!(new.behind(last, 10), Part::Lost(_)));
@@ -297,7 +310,7 @@ mod tests {
             (running, Some(StateName::Done)),
             (Some(StateName::Done), None),
         ] {
-            hub.take(change(from, to), Wall::new(0));
+            hub.take(&mut vec![change(from, to)], Wall::new(0));
         }
         let expected = Tally { enqueued: 1, started: 2, done: 1, retried: 1, ..Tally::default() };
         assert_eq!(hub.tallies(), [("default".into(), expected)]);

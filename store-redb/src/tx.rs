@@ -58,11 +58,12 @@ impl<A: Access> Rows<'_, A> {
 
     /// Jobs that an index names: they exist.
     pub(crate) fn indexed(&mut self, ids: &[JobId]) -> Found<Vec<Job>> {
-        let jobs = self.jobs(ids)?.into_iter().zip(ids);
-        let there = |(job, id): (Option<Job>, &JobId)| {
-            job.ok_or_else(|| TxError::BadRow(format!("job {id} is indexed, but does not exist")))
-        };
-        jobs.map(there).collect()
+        let mut there = Vec::with_capacity(ids.len());
+        for (job, id) in self.jobs(ids)?.into_iter().zip(ids) {
+            let missing = || TxError::BadRow(format!("job {id} is indexed, but does not exist"));
+            there.push(job.ok_or_else(missing)?);
+        }
+        Ok(there)
     }
 
     /// The job in a row, with its lease if it has one.

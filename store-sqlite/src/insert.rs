@@ -1,37 +1,43 @@
 //! New rows, several by one statement: its cursors stay where the last row went, which is where the
 //! next one goes, since new jobs have the highest numbers.
 
+use std::sync::LazyLock;
+
 use rusqlite::{Connection, Statement, ToSql};
 
 use crate::tx::Found;
 
-/// How many rows a statement inserts, by the larger first.
+/// How many rows a statement inserts: as many as fit, the larger first.
 const SIZES: [usize; 4] = [64, 16, 4, 1];
 
 /// A table that rows are inserted into.
 pub(crate) struct Table {
-    /// The statement up to its values.
-    into: &'static str,
     columns: usize,
+    /// The statements, by the number of their rows as in [`SIZES`].
+    sql: [String; SIZES.len()],
 }
 
 /// The hot rows of jobs.
-pub(crate) const JOBS: Table = Table {
-    into: "INSERT OR FAIL INTO jobs (id, view, at, queue, kind, rank, run_at, attempts, max_retries, \
-           epoch, generation, visibility_timeout, retry, created_at, updated_at, started_at, \
-           timeout, spent, lease_length, worker, idempotency_key) VALUES ",
-    columns: 21,
-};
+pub(crate) static JOBS: LazyLock<Table> = LazyLock::new(|| {
+    Table::new(
+        "jobs (id, view, at, queue, kind, rank, run_at, attempts, max_retries, epoch, \
+         generation, visibility_timeout, retry, created_at, updated_at, started_at, timeout, \
+         spent, lease_length, worker, idempotency_key)",
+    )
+});
 
 /// Their payloads.
-pub(crate) const PAYLOADS: Table =
-    Table { into: "INSERT OR FAIL INTO payloads (job, text) VALUES ", columns: 2 };
+pub(crate) static PAYLOADS: LazyLock<Table> = LazyLock::new(|| Table::new("payloads (job, text)"));
 
 impl Table {
-    /// The statement that inserts so many rows.
-    fn sql(&self, rows: usize) -> String {
-        let row = format!("({})", vec!["?"; self.columns].join(", "));
-        format!("{}{}", self.into, vec![row; rows].join(", "))
+    /// A table by its name and columns. An insert that fails undoes nothing: the transaction ends
+    /// then, and SQLite need not keep what it would undo.
+    fn new(table: &str) -> Self {
+        let columns = table.split(',').count();
+        let row = format!("({})", vec!["?"; columns].join(", "));
+        let rows = |rows| vec![row.as_str(); rows].join(", ");
+        let sql = SIZES.map(|size| format!("INSERT OR FAIL INTO {table} VALUES {}", rows(size)));
+        Self { columns, sql }
     }
 }
 
@@ -59,11 +65,11 @@ pub(crate) fn insert_rows<'t, T>(
     mut all: &'t [T],
     mut fill: impl FnMut(&'t T, &mut Row<'_, '_>) -> Found<()>,
 ) -> Found<()> {
-    for size in SIZES {
+    for (size, sql) in SIZES.into_iter().zip(&table.sql) {
         if all.len() < size {
             continue;
         }
-        let mut statement = conn.prepare_cached(&table.sql(size))?;
+        let mut statement = conn.prepare_cached(sql)?;
         while let Some((some, rest)) = all.split_at_checked(size) {
             for (at, one) in some.iter().enumerate() {
                 fill(one, &mut Row { statement: &mut statement, before: at * table.columns })?;

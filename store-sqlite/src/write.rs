@@ -314,13 +314,15 @@ fn add_counts(conn: &Connection, names: &mut Names, deltas: &[CountDelta]) -> Fo
     for CountDelta { queue, kind, by } in deltas {
         let queue = names.ensure_queue(conn, queue)?;
         let kind = names.ensure_kind(conn, kind)?;
-        let sql = "INSERT INTO counts (queue, kind) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-        conn.prepare_cached(sql)?.execute([queue, kind])?;
         let sql = "UPDATE counts SET queued = queued + ?3, scheduled = scheduled + ?4, \
                    processing = processing + ?5, done = done + ?6, failed = failed + ?7, \
                    cancelled = cancelled + ?8 WHERE queue = ?1 AND kind = ?2";
-        conn.prepare_cached(sql)?
-            .execute(params![queue, kind, by[0], by[1], by[2], by[3], by[4], by[5]])?;
+        let row = params![queue, kind, by[0], by[1], by[2], by[3], by[4], by[5]];
+        if conn.prepare_cached(sql)?.execute(row)? == 0 {
+            let sql = "INSERT INTO counts (queue, kind, queued, scheduled, processing, done, \
+                       failed, cancelled) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+            conn.prepare_cached(sql)?.execute(row)?;
+        }
         // A row of zeros is as good as none: kinds that have gone leave nothing behind.
         if by.iter().any(|by| *by < 0) {
             let sql = "DELETE FROM counts WHERE queue = ?1 AND kind = ?2 AND queued = 0 \

@@ -66,7 +66,7 @@ fn take<T: Tx>(
 ) -> Result<(Vec<Take>, bool), T::Error> {
     let asked: usize = claim.takers.iter().map(|taker| taker.max).sum();
     let mut merge = Merge::new(work, heads, &claim.demand, asked)?;
-    let mut taken = Vec::new();
+    let mut taken = Vec::with_capacity(heads.standing().min(asked));
     for (taker, Taker { worker, max, length }) in claim.takers.iter().enumerate() {
         let mut claim = Claim { worker: worker.clone(), length: *length, gate: Gate::Open };
         let mut left = *max;
@@ -210,6 +210,11 @@ impl Heads {
             }
         }
         found
+    }
+
+    /// How many ready jobs are known.
+    fn standing(&self) -> usize {
+        self.all.iter().map(|head| head.fresh.len() + head.page.len()).sum()
     }
 
     /// Fills those of these heads that nobody has looked at yet, with one question.
