@@ -11,4 +11,4 @@ mod watch;
 pub use make::{directory_of, make_directory, make_file, sync_directory};
 pub use recent::Recent;
 pub use reserve::leave_reserve;
-pub use watch::{Meddled, Watched};
+pub use watch::{Meddled, Sight, Watched};

@@ -1,7 +1,7 @@
 //! Opening a database: for its owner alone, refused if it is not ours or newer than we are.
 
 use std::fmt;
-use std::fs::{self, Metadata, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use redb::{
 };
 use windlass_core::WorkerId;
 use windlass_store_file::{
-    Meddled, Watched, directory_of, make_directory, make_file, sync_directory,
+    Meddled, Sight, Watched, directory_of, make_directory, make_file, sync_directory,
 };
 
 use crate::bytes::utf8;
@@ -102,27 +102,27 @@ impl Source {
     pub(crate) fn check(&self) -> Result<(), Meddled> {
         let Some((file, found)) = self.found()? else { return Ok(()) };
         let before = self.size.load(Ordering::Relaxed);
-        if found.len() < before {
-            return Err(file.cut(before, &found));
+        if found.len < before {
+            return Err(file.cut(before, found));
         }
-        file.check_writable(&found)
+        file.check_writable(found)
     }
 
     /// Looks whether the file is still the one that was opened. Its length is not looked at: redb
     /// itself may have cut it when it was closed.
     pub(crate) fn check_closed(&self) -> Result<(), Meddled> {
         let found = self.found()?;
-        found.map_or(Ok(()), |(file, found)| file.check_writable(&found))
+        found.map_or(Ok(()), |(file, found)| file.check_writable(found))
     }
 
     /// Remembers how large the file is left. To be called whenever redb may have made it smaller,
     /// before anybody else gets at the database.
     pub(crate) fn note_size(&self) {
-        let size = self.found().ok().flatten().map_or(0, |(_, found)| found.len());
+        let size = self.found().ok().flatten().map_or(0, |(_, found)| found.len);
         self.size.store(size, Ordering::Relaxed);
     }
 
-    fn found(&self) -> Result<Option<(&Watched, Metadata)>, Meddled> {
+    fn found(&self) -> Result<Option<(&Watched, Sight)>, Meddled> {
         let Some(file) = &self.file else { return Ok(None) };
         Ok(file.find()?.map(|found| (file, found)))
     }

@@ -1,10 +1,9 @@
 //! The files of an open database, looked at around every commit: see `windlass-store-file`.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use windlass_store_file::{Meddled, Watched};
+use windlass_store_file::{Meddled, Sight, Watched};
 
 use crate::open::{self, Place};
 
@@ -31,7 +30,7 @@ pub(crate) struct Files {
 impl Files {
     /// The files of a database that is open.
     pub(crate) fn of(path: &Path) -> Self {
-        let size = fs::metadata(path).map_or(0, |found| found.len());
+        let size = Sight::of(path).map_or(0, |found| found.len);
         let others = ["-wal", "-shm"].map(|end| Watched::new(beside(path, end)));
         Self { database: Watched::new(path.into()), others, size }
     }
@@ -45,13 +44,13 @@ impl Files {
     /// Looks at the database alone, also if it is not open.
     pub(crate) fn check_database(&mut self, place: &Place) -> Result<(), Meddled> {
         let Some(found) = self.database.find()? else { return Ok(()) };
-        let (before, now) = (self.size, found.len());
+        let (before, now) = (self.size, found.len);
         // A database shrinks by itself, when free pages are given back.
         if now < before && !is_whole(place, now) {
-            return Err(self.database.cut(before, &found));
+            return Err(self.database.cut(before, found));
         }
         self.size = now;
-        self.database.check_writable(&found)
+        self.database.check_writable(found)
     }
 }
 
