@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use tempfile::TempDir;
 use tokio::sync::Notify;
 use windlass_core::store::Store;
 use windlass_runtime_tokio::{Clock, Context, Runtime, SystemClock};
@@ -59,6 +60,8 @@ impl Lying {
 struct Stage {
     view: Lying,
     size: usize,
+    /// The store, if it is so large that a round changes little of it.
+    kept: Option<TempDir>,
     rates: Vec<f64>,
     rss_kib: u64,
     file_kib: u64,
@@ -77,6 +80,7 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
         let of = |size: &usize| Stage {
             view: *view,
             size: *size,
+            kept: None,
             rates: Vec::new(),
             rss_kib: 0,
             file_kib: 0,
@@ -107,27 +111,37 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
     Ok(lines.join("\n"))
 }
 
+/// One round of a stage. What is large is laid there once, so that the sizes take turns within
+/// seconds.
 fn one(options: &Options, stage: &mut Stage) -> Outcome<()> {
-    let folder = options.place.folder()?;
+    let (folder, lies) = match stage.kept.take() {
+        Some(folder) => (folder, true),
+        None => (options.place.folder()?, false),
+    };
     let path = folder.path();
     let round = if options.place.store == Which::Memory {
-        work_off(options, fill(options, stage, MemoryStore::new())?)?
+        work_off(options, fill(options, stage, lies, MemoryStore::new())?)?
     } else {
-        on_store!(options.place, path, |store| fill(options, stage, store).map(drop))?;
+        on_store!(options.place, path, |store| fill(options, stage, lies, store).map(drop))?;
         stage.file_kib = proc::folder_kib(path)?;
         // Opened anew, so that memory is what running takes, not what filling took.
-        on_store!(options.place, path, |store| work_off(options, store))?
+        let round = on_store!(options.place, path, |store| work_off(options, store))?;
+        stage.kept = Some(folder).filter(|_| stage.size > options.jobs);
+        round
     };
     stage.rates.push(round.per_s);
     stage.rss_kib = stage.rss_kib.max(round.rss_kib);
     Ok(())
 }
 
-fn fill<S: Store>(options: &Options, stage: &Stage, store: S) -> Outcome<S> {
+/// Puts the jobs of a round in place, behind those that lie there.
+fn fill<S: Store>(options: &Options, stage: &Stage, lies: bool, store: S) -> Outcome<S> {
     let (mut bare, job) = (Bare::new(store)?, options.place.job()?);
-    bare.enqueue(&job, stage.size, LOAD)?;
-    if stage.view == Lying::Done {
-        bare.work(&job, stage.size, LOAD)?;
+    if !lies {
+        bare.enqueue(&job, stage.size, LOAD)?;
+        if stage.view == Lying::Done {
+            bare.work(&job, stage.size, LOAD)?;
+        }
     }
     bare.enqueue(&job, options.jobs, LOAD)?;
     Ok(bare.store)
@@ -176,7 +190,7 @@ mod tests {
         let folder = folder.path().to_str().unwrap();
         for store in ["sqlite", "redb", "memory"] {
             let words = ["bench", "--json", "--sizes", "5,50", "--jobs", "20", "--dir", folder];
-            let words = words.into_iter().chain(["--store", store]);
+            let words = words.into_iter().chain(["--store", store, "--rounds", "2"]);
             let asked: Asked = clap::Parser::parse_from(words);
             let told = run(&asked.options).unwrap();
             let lines: Vec<serde_json::Value> =

@@ -137,11 +137,13 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         name: "backlog",
         title: "Beside a backlog",
-        says: "Claim and complete 30 000 jobs beside so many queued or done ones. Ratio: by the \
-               smallest size. 5 million: `--sizes 10000,100000,1000000,5000000`.",
+        says: "Claim and complete 100 000 jobs beside so many queued or done ones; the sizes take \
+               turns. Ratio: by the smallest size of the same round.",
         runs: &[
-            "backlog --store sqlite --sizes {10000,1000000,5000000|100,1000} --jobs {150000|500}",
-            "backlog --store redb --sizes {10000,1000000,5000000|100,1000} --jobs {150000|500}",
+            "backlog --store sqlite --sizes {10000,100000,1000000,5000000|100,1000} \
+             --jobs {100000|500} --rounds {3|1}",
+            "backlog --store redb --sizes {10000,100000,1000000,5000000|100,1000} \
+             --jobs {100000|500} --rounds {3|1}",
         ],
         has_dir: true,
         scenario: "backlog",
