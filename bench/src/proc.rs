@@ -22,11 +22,12 @@ pub(crate) fn look() -> Outcome<Look> {
     let mut seen = Look::default();
     for thread in fs::read_dir("/proc/self/task")? {
         let folder = thread?.path();
+        let files = ["schedstat", "status"].map(|file| fs::read_to_string(folder.join(file)));
+        // A thread that has ended meanwhile is not there any more.
+        let [Ok(schedule), Ok(status)] = files else { continue };
         // Time on a core, time in line for one, and how often it was given one.
-        let schedule = fs::read_to_string(folder.join("schedstat"))?;
         let on_core = schedule.split_whitespace().next().ok_or("schedstat is empty")?;
         seen.on_core_ns += on_core.parse::<u64>()?;
-        let status = fs::read_to_string(folder.join("status"))?;
         let switches = status.lines().filter(|line| line.contains("ctxt_switches"));
         seen.switches += switches.filter_map(number).sum::<u64>();
     }

@@ -1,12 +1,13 @@
 //! The real server as a process of its own, and a client that talks to it. It measures nothing.
 
+use std::fmt::Write as _;
 use std::io::BufRead;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
@@ -71,10 +72,12 @@ fn file_name(store: &str) -> &'static str {
     if store == "redb" { "jobs.redb" } else { "jobs.db" }
 }
 
-/// A keep-alive connection.
+/// A keep-alive connection. It reads no more of a head than it needs: what a client takes of the
+/// machine is missing to the server.
 pub(crate) struct Client {
-    stream: BufReader<TcpStream>,
-    line: String,
+    stream: TcpStream,
+    request: String,
+    answer: Vec<u8>,
 }
 
 impl Client {
@@ -82,41 +85,51 @@ impl Client {
     pub(crate) async fn to(address: SocketAddr) -> Outcome<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream: BufReader::new(stream), line: String::new() })
+        Ok(Self { stream, request: String::new(), answer: Vec::with_capacity(4_096) })
     }
 
     /// Sends one request; the status and the body of its answer.
     pub(crate) async fn send(&mut self, path: &str, body: &str) -> Outcome<(u16, Vec<u8>)> {
-        let request = format!(
+        self.request.clear();
+        write!(
+            self.request,
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
-        );
-        self.stream.write_all(request.as_bytes()).await?;
-        self.read_line().await?;
-        let status = self.line.split(' ').nth(1).ok_or("no status")?.parse()?;
-        let mut length = 0;
+        )?;
+        self.stream.write_all(self.request.as_bytes()).await?;
+        self.answer.clear();
         loop {
-            self.read_line().await?;
-            match self.line.split_once(": ") {
-                Some(("content-length", value)) => length = value.parse()?,
-                Some(_) => {}
-                None => break,
+            if self.stream.read_buf(&mut self.answer).await? == 0 {
+                return Err("the server closed the connection".into());
             }
+            let Some((status, from, to)) = head(&self.answer)? else { continue };
+            while self.answer.len() < to {
+                if self.stream.read_buf(&mut self.answer).await? == 0 {
+                    return Err("the server closed the connection".into());
+                }
+            }
+            return Ok((status, self.answer[from..to].to_vec()));
         }
-        let mut answer = vec![0; length];
-        self.stream.read_exact(&mut answer).await?;
-        Ok((status, answer))
     }
+}
 
-    async fn read_line(&mut self) -> Outcome<()> {
-        self.line.clear();
-        if self.stream.read_line(&mut self.line).await? == 0 {
-            return Err("the server closed the connection".into());
-        }
-        self.line.truncate(self.line.trim_end().len());
-        Ok(())
-    }
+/// The status of an answer, and where its body begins and ends; nothing if its head is not whole.
+fn head(answer: &[u8]) -> Outcome<Option<(u16, usize, usize)>> {
+    const LENGTH: &str = "content-length: ";
+    // A part of the body may have come already, and may end within a character.
+    let text = match std::str::from_utf8(answer) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&answer[..error.valid_up_to()])?,
+    };
+    let Some((head, _)) = text.split_once("\r\n\r\n") else { return Ok(None) };
+    let status = head.split(' ').nth(1).ok_or("no status")?.parse()?;
+    let length = match head.split_once(LENGTH) {
+        Some((_, rest)) => rest.split('\r').next().unwrap_or_default().parse()?,
+        None => 0,
+    };
+    let from = head.len() + 4;
+    Ok(Some((status, from, from + length)))
 }
 
 /// So many connections, each driven to its end by `run`, which is told its number: all on one
@@ -149,4 +162,21 @@ where
         })
     })?;
     Ok((took, came))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::head;
+
+    #[test]
+    fn a_head_is_read_once_it_is_whole() {
+        let whole = "HTTP/1.1 202 Accepted\r\ncontent-length: 4\r\ndate: x\r\n\r\n\u{e9}\u{e9}";
+        let body = whole.len() - 4;
+        for most in 0..=whole.len() {
+            let found = head(&whole.as_bytes()[..most]).unwrap();
+            assert_eq!(found, (most >= body).then_some((202, body, whole.len())), "{most}");
+        }
+        assert_eq!(head(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap(), Some((204, 27, 27)));
+        assert!(head(b"HTTP/1.1 many\r\n\r\n").is_err());
+    }
 }
