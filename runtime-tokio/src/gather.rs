@@ -23,6 +23,8 @@ pub(crate) struct Gather {
     pause: u32,
     /// How long the next pause is; it doubles with each wait in a row that did not pay.
     next_pause: u32,
+    /// Whether the latest wait was a short one.
+    short: bool,
 }
 
 /// What to wait for.
@@ -32,6 +34,8 @@ pub(crate) struct Wait {
     pub(crate) mail: usize,
     /// No longer than this.
     pub(crate) at_most: Duration,
+    /// Whether it is not worth going to sleep: being woken would take as long as the wait.
+    pub(crate) awake: bool,
 }
 
 /// All, in sixteenths.
@@ -47,12 +51,20 @@ const MANY: usize = 512;
 /// The longest wait, whatever a sync costs: a disk that stood still once is not waited for.
 const LONGEST: Duration = Duration::from_millis(5);
 
+/// So few are waited for without going to sleep, if they came back soon the last time.
+const FEW: usize = 4;
+
+/// What coming back soon is: little more than it takes to be woken.
+const SOON: Duration = Duration::from_micros(100);
+
 /// The most commits between two trials.
 const LONGEST_PAUSE: u32 = 64;
 
 impl Default for Gather {
     fn default() -> Self {
-        Self { share: ALL, there: 0, answered: 0, sync: Duration::ZERO, pause: 0, next_pause: 1 }
+        let sync = Duration::ZERO;
+        let (there, answered, pause, next_pause) = (0, 0, 0, 1);
+        Self { share: ALL, there, answered, sync, pause, next_pause, short: false }
     }
 }
 
@@ -84,11 +96,14 @@ impl Gather {
             return None;
         }
         let part = u32::try_from(self.share).unwrap_or_default();
-        Some(Wait { mail: self.there + back, at_most: (self.sync * part / 16).min(LONGEST) })
+        let at_most = (self.sync * part / 16).min(LONGEST);
+        let awake = self.short && self.answered <= FEW;
+        Some(Wait { mail: self.there + back, at_most, awake })
     }
 
     /// The wait took this long, and so much mail is there now.
     pub(crate) fn came(&mut self, mail: usize, took: Duration) {
+        self.short = took <= SOON;
         let back = mail.saturating_sub(self.there);
         let share = (back * ALL / self.answered.max(1)).min(ALL);
         // Those who came back save their part of a commit.
@@ -126,7 +141,10 @@ mod tests {
     #[test]
     fn after_an_answer_it_waits_for_whom_it_answered_for_as_long_as_a_sync() {
         let mut gather = settled();
-        assert_eq!(after_a_commit(&mut gather, 64), Some(Wait { mail: 64, at_most: SYNC }));
+        assert_eq!(
+            after_a_commit(&mut gather, 64),
+            Some(Wait { mail: 64, at_most: SYNC, awake: false })
+        );
     }
 
     #[test]
@@ -155,7 +173,7 @@ mod tests {
         let mut gather = settled();
         after_a_commit(&mut gather, 64);
         gather.came(48, SYNC / 2);
-        let wait = Wait { mail: 48, at_most: SYNC * 12 / 16 };
+        let wait = Wait { mail: 48, at_most: SYNC * 12 / 16, awake: false };
         assert_eq!(after_a_commit(&mut gather, 64), Some(wait));
         gather.came(48, SYNC / 8);
         assert_eq!(after_a_commit(&mut gather, 64).map(|wait| wait.mail), Some(52));
@@ -165,7 +183,10 @@ mod tests {
     fn where_too_few_come_back_it_goes_on_at_once_and_tries_ever_more_rarely() {
         let mut gather = settled();
         for pause in [1, 2, 4, 8, 16, 32, 64, 64] {
-            assert_eq!(after_a_commit(&mut gather, 64), Some(Wait { mail: 64, at_most: SYNC }));
+            assert_eq!(
+                after_a_commit(&mut gather, 64),
+                Some(Wait { mail: 64, at_most: SYNC, awake: false })
+            );
             gather.came(31, SYNC / 2);
             for _ in 0..pause {
                 assert_eq!(after_a_commit(&mut gather, 64), None);
@@ -180,10 +201,25 @@ mod tests {
     }
 
     #[test]
+    fn it_stays_awake_for_few_who_came_back_soon() {
+        let mut gather = settled();
+        let awake = |gather: &mut Gather, answered| {
+            after_a_commit(gather, answered).is_some_and(|wait| wait.awake)
+        };
+        assert!(!awake(&mut gather, FEW), "it has never seen them come back");
+        gather.came(FEW, SOON);
+        assert!(awake(&mut gather, FEW));
+        assert!(!awake(&mut gather, FEW + 1));
+        gather.came(FEW + 1, 2 * SOON);
+        assert!(!awake(&mut gather, FEW));
+    }
+
+    #[test]
     fn a_commit_that_takes_long_because_it_is_large_does_not_make_it_wait_longer() {
         let mut gather = settled();
         gather.committed(1_000, SYNC + 1_000 * COMMAND);
-        assert_eq!(after_a_commit(&mut gather, 1), Some(Wait { mail: 1, at_most: SYNC }));
+        let wait = Wait { mail: 1, at_most: SYNC, awake: false };
+        assert_eq!(after_a_commit(&mut gather, 1), Some(wait));
     }
 
     #[test]

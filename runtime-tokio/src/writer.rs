@@ -99,6 +99,9 @@ where
         let Some(wait) = self.gather.wait() else { return };
         let clock = &self.shared.clock;
         let began = clock.micros();
+        if wait.awake {
+            self.shared.mailbox.look_out(wait.mail);
+        }
         let mail = self.shared.mailbox.sleep_until(wait.mail, wait.at_most);
         let took = clock.micros().saturating_sub(began);
         self.gather.came(mail, Duration::from_micros(took));

@@ -233,6 +233,16 @@ impl<T> Mailbox<T> {
         inner.mail.len()
     }
 
+    /// Looks for a few microseconds, without sleeping, whether there is so much mail.
+    pub(crate) fn look_out(&self, enough: usize) {
+        for _ in 0..LOOKS {
+            if self.len() >= enough {
+                return;
+            }
+            (0..BETWEEN_LOOKS).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
     /// Makes the writer look at the clock.
     pub(crate) fn poke(&self) {
         let mut inner = lock(&self.inner);
@@ -247,6 +257,11 @@ impl<T> Mailbox<T> {
         }
     }
 }
+
+/// How often to look before it is quicker to sleep, and how many turns of an idle loop to leave the
+/// lock to others in between: 100 microseconds in all, at the most.
+const LOOKS: usize = 50;
+const BETWEEN_LOOKS: usize = 40;
 
 impl<T> Inner<T> {
     fn wait(&mut self, waker: &Waker) {
