@@ -126,7 +126,7 @@ fn one(options: &Options, stage: &mut Stage) -> Outcome<()> {
         stage.file_kib = proc::folder_kib(path)?;
         // Opened anew, so that memory is what running takes, not what filling took.
         let round = on_store!(options.place, path, |store| work_off(options, store))?;
-        stage.kept = Some(folder).filter(|_| stage.size > options.jobs);
+        stage.kept = Some(folder).filter(|_| stage.size >= 10 * options.jobs);
         round
     };
     stage.rates.push(round.per_s);

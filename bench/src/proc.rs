@@ -22,9 +22,8 @@ pub(crate) fn look() -> Outcome<Look> {
     let mut seen = Look::default();
     for thread in fs::read_dir("/proc/self/task")? {
         let folder = thread?.path();
-        let files = ["schedstat", "status"].map(|file| fs::read_to_string(folder.join(file)));
-        // A thread that has ended meanwhile is not there any more.
-        let [Ok(schedule), Ok(status)] = files else { continue };
+        let [schedule, status] = ["schedstat", "status"].map(|file| still(&folder.join(file)));
+        let (Some(schedule), Some(status)) = (schedule?, status?) else { continue };
         // Time on a core, time in line for one, and how often it was given one.
         let on_core = schedule.split_whitespace().next().ok_or("schedstat is empty")?;
         seen.on_core_ns += on_core.parse::<u64>()?;
@@ -35,6 +34,17 @@ pub(crate) fn look() -> Outcome<Look> {
     let rss = status.lines().find(|line| line.starts_with("VmRSS:"));
     seen.rss_kib = rss.and_then(number).ok_or("the kernel does not tell VmRSS")?;
     Ok(seen)
+}
+
+/// What a file of a thread says, unless the thread has ended meanwhile.
+fn still(path: &Path) -> Outcome<Option<String>> {
+    const NO_SUCH_PROCESS: i32 = 3;
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => Ok(None),
+        Err(_) if path.parent().is_some_and(|thread| !thread.exists()) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// How large the files in a folder are together, in KiB.

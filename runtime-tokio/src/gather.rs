@@ -23,6 +23,8 @@ pub(crate) struct Gather {
     pause: u32,
     /// How long the next pause is; it doubles with each wait in a row that did not pay.
     next_pause: u32,
+    /// How many waits for this share have paid since it was last changed.
+    paid: u32,
     /// Whether the latest wait was a short one.
     short: bool,
 }
@@ -40,6 +42,9 @@ pub(crate) struct Wait {
 
 /// All, in sixteenths.
 const ALL: usize = 16;
+
+/// After so many waits in a row that paid, more are expected to come back.
+const SURE: u32 = 16;
 
 /// What a command takes, roughly, beside the sync. On a machine that is faster, or slower, large
 /// batches wait a little less than would pay, or more.
@@ -63,8 +68,8 @@ const LONGEST_PAUSE: u32 = 64;
 impl Default for Gather {
     fn default() -> Self {
         let sync = Duration::ZERO;
-        let (there, answered, pause, next_pause) = (0, 0, 0, 1);
-        Self { share: ALL, there, answered, sync, pause, next_pause, short: false }
+        let (there, answered, pause, next_pause, paid) = (0, 0, 0, 1, 0);
+        Self { share: ALL, there, answered, sync, pause, next_pause, paid, short: false }
     }
 }
 
@@ -72,7 +77,7 @@ impl Gather {
     /// A commit of so many commands took this long.
     pub(crate) fn committed(&mut self, commands: usize, took: Duration) {
         let work = COMMAND.saturating_mul(u32::try_from(commands).unwrap_or(u32::MAX));
-        self.sync = (self.sync * 7 + took.saturating_sub(work)) / 8;
+        self.sync = (self.sync * 7 + took.saturating_sub(work).min(LONGEST)) / 8;
     }
 
     /// A commit is about to be answered; so much mail is there.
@@ -87,34 +92,49 @@ impl Gather {
 
     /// What to wait for before the next commit.
     pub(crate) fn wait(&mut self) -> Option<Wait> {
-        let back = self.answered * self.share / ALL;
-        if back == 0 || self.answered > MANY {
+        if self.answered == 0 || self.answered > MANY {
             return None;
         }
         if self.pause > 0 {
             self.pause -= 1;
             return None;
         }
-        let part = u32::try_from(self.share).unwrap_or_default();
-        let at_most = (self.sync * part / 16).min(LONGEST);
+        let back = (self.answered * self.share).div_ceil(ALL);
         let awake = self.short && self.answered <= FEW;
-        Some(Wait { mail: self.there + back, at_most, awake })
+        Some(Wait { mail: self.there + back, at_most: self.saved_by(self.share, ALL), awake })
     }
 
     /// The wait took this long, and so much mail is there now.
     pub(crate) fn came(&mut self, mail: usize, took: Duration) {
         self.short = took <= SOON;
         let back = mail.saturating_sub(self.there);
-        let share = (back * ALL / self.answered.max(1)).min(ALL);
-        // Those who came back save their part of a commit.
-        let saved = self.sync * u32::try_from(share).unwrap_or_default() / 16;
-        if saved < took {
-            (self.share, self.pause) = (ALL, self.next_pause);
+        let share = (back * ALL / self.answered.max(1)).clamp(1, ALL);
+        if back > 0 && self.saved_by(back, self.answered) >= took {
+            self.next_pause = 1;
+            self.paid += 1;
+            if share < self.share {
+                self.expect(share);
+            } else if self.paid >= SURE {
+                self.expect(self.share + 1);
+            }
+        } else if back > 0 && share < self.share {
+            // Those who did come back may be worth waiting for without the others.
+            self.expect(share);
+        } else {
+            self.pause = self.next_pause;
             self.next_pause = (2 * self.next_pause).min(LONGEST_PAUSE);
-            return;
+            self.expect(ALL);
         }
-        self.next_pause = 1;
-        self.share = if share >= self.share { (self.share + 1).min(ALL) } else { share };
+    }
+
+    fn expect(&mut self, share: usize) {
+        (self.share, self.paid) = (share.min(ALL), 0);
+    }
+
+    /// What those who come back save, of so many in all: their part of a commit.
+    fn saved_by(&self, back: usize, all: usize) -> Duration {
+        let [back, all] = [back.min(all), all.max(1)].map(|many| u32::try_from(many).unwrap_or(1));
+        self.sync * back / all
     }
 }
 
@@ -126,10 +146,7 @@ mod tests {
 
     /// A runtime that has seen many commits of this cost.
     fn settled() -> Gather {
-        let mut gather = Gather::default();
-        (0..100).for_each(|_| gather.committed(0, SYNC));
-        gather.sync = SYNC;
-        gather
+        Gather { sync: SYNC, ..Gather::default() }
     }
 
     fn after_a_commit(gather: &mut Gather, answered: usize) -> Option<Wait> {
@@ -159,7 +176,7 @@ mod tests {
         (0..64).for_each(|_| gather.answered());
         assert_eq!(gather.wait().map(|wait| wait.mail), Some(74));
         gather.came(58, SYNC / 4);
-        assert_eq!(after_a_commit(&mut gather, 64).map(|wait| wait.mail), Some(48));
+        assert_eq!(after_a_commit(&mut gather, 64).map(|wait| wait.mail), Some(48), "48 came");
     }
 
     #[test]
@@ -169,25 +186,38 @@ mod tests {
     }
 
     #[test]
-    fn it_learns_how_many_come_back() {
+    fn it_learns_how_many_come_back_and_that_more_do_once_it_is_sure() {
         let mut gather = settled();
         after_a_commit(&mut gather, 64);
-        gather.came(48, SYNC / 2);
+        gather.came(48, SYNC);
         let wait = Wait { mail: 48, at_most: SYNC * 12 / 16, awake: false };
-        assert_eq!(after_a_commit(&mut gather, 64), Some(wait));
-        gather.came(48, SYNC / 8);
+        for _ in 0..SURE {
+            assert_eq!(after_a_commit(&mut gather, 64), Some(wait));
+            gather.came(48, SYNC / 2);
+        }
         assert_eq!(after_a_commit(&mut gather, 64).map(|wait| wait.mail), Some(52));
+    }
+
+    #[test]
+    fn those_who_come_back_are_waited_for_though_others_never_do() {
+        let mut gather = settled();
+        let mut waits = Vec::new();
+        for _ in 0..100 {
+            let Some(wait) = after_a_commit(&mut gather, 64) else { continue };
+            waits.push(wait.mail);
+            // Half of them come back at once, the others do something that takes long.
+            gather.came(32, if wait.mail <= 32 { SYNC / 8 } else { wait.at_most });
+        }
+        assert_eq!(waits.len(), 100, "it never leaves off");
+        assert!(waits.iter().filter(|mail| **mail == 32).count() > 90, "{waits:?}");
     }
 
     #[test]
     fn where_too_few_come_back_it_goes_on_at_once_and_tries_ever_more_rarely() {
         let mut gather = settled();
         for pause in [1, 2, 4, 8, 16, 32, 64, 64] {
-            assert_eq!(
-                after_a_commit(&mut gather, 64),
-                Some(Wait { mail: 64, at_most: SYNC, awake: false })
-            );
-            gather.came(31, SYNC / 2);
+            assert_eq!(after_a_commit(&mut gather, 64).map(|wait| wait.mail), Some(64));
+            gather.came(0, SYNC);
             for _ in 0..pause {
                 assert_eq!(after_a_commit(&mut gather, 64), None);
             }
@@ -198,6 +228,32 @@ mod tests {
         gather.came(0, SYNC);
         assert_eq!(after_a_commit(&mut gather, 64), None);
         assert!(after_a_commit(&mut gather, 64).is_some());
+    }
+
+    #[test]
+    fn those_who_trickle_in_are_soon_not_waited_for() {
+        let mut gather = settled();
+        let trials = (0..100).take_while(|_| {
+            let Some(wait) = after_a_commit(&mut gather, 64) else { return false };
+            // A quarter of those that a sync would save come in its time.
+            let came = wait.mail / 4;
+            gather.came(came, wait.at_most);
+            true
+        });
+        assert!(trials.count() <= 5);
+    }
+
+    #[test]
+    fn few_who_do_not_come_back_are_tried_again_later() {
+        let mut gather = settled();
+        let waits = (0..1_000).filter(|_| {
+            let waits = after_a_commit(&mut gather, 1).is_some();
+            if waits {
+                gather.came(0, Duration::ZERO);
+            }
+            waits
+        });
+        assert!((10..50).contains(&waits.count()));
     }
 
     #[test]
@@ -228,8 +284,9 @@ mod tests {
         (0..100).for_each(|_| gather.committed(10, 10 * SYNC + 10 * COMMAND));
         let wait = after_a_commit(&mut gather, 1).unwrap();
         assert!(wait.at_most > 9 * SYNC, "{wait:?}");
+        let before = wait.at_most;
         gather.committed(10, Duration::from_secs(59));
         let wait = after_a_commit(&mut gather, 1).unwrap();
-        assert_eq!(wait.at_most, LONGEST);
+        assert!(wait.at_most < before + LONGEST / 8, "a disk that stood still is not waited for");
     }
 }

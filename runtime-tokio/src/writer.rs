@@ -1,6 +1,7 @@
 //! The writer thread: it alone owns the store and the machine. It drains the mailbox, feeds the
 //! machine, makes the call of the store that the machine wants, hands out what comes of it, and
-//! sleeps until the next wake-up or mail. Every decision is core's.
+//! sleeps until the next wake-up or mail. Every decision is core's, but for how long to wait for more
+//! mail before a commit, which is `gather.rs`'s.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -173,8 +174,10 @@ where
                 let result = self.store.commit(now.wall, &batch);
                 let took = clock.micros().saturating_sub(started);
                 self.figures.commit.record(took);
-                self.gather.committed(batch.len(), Duration::from_micros(took));
                 let worked = result.is_ok();
+                if worked {
+                    self.gather.committed(batch.len(), Duration::from_micros(took));
+                }
                 self.machine.handle_committed(clock.now(), batch, result);
                 worked
             }

@@ -113,17 +113,29 @@ static PROTECTIONS: LazyLock<HeaderMap> = LazyLock::new(|| {
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (CACHE_CONTROL, "no-store"),
     ];
-    // With room for those that follow: the type, the place, the id of the request, the date.
-    let mut headers = HeaderMap::with_capacity(protections.len() + 4);
-    for (name, value) in protections {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    headers
+    protections.map(|(name, value)| (name, HeaderValue::from_static(value))).into_iter().collect()
 });
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_is_protected_and_keeps_what_it_says_itself() {
+        let mut answer = Response::new(Body::full(bytes::Bytes::new()));
+        let said = [("cache-control", "max-age=1"), ("x-other", "1"), ("x-other", "2")];
+        for (name, value) in said {
+            answer.headers_mut().append(name, HeaderValue::from_static(value));
+        }
+        protect(&mut answer);
+        let values = |name: &str| -> Vec<&str> {
+            answer.headers().get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+        };
+        assert_eq!(values("cache-control"), ["max-age=1"]);
+        assert_eq!(values("x-other"), ["1", "2"]);
+        assert_eq!(values("x-content-type-options"), ["nosniff"]);
+        assert_eq!(answer.headers().len(), 9);
+    }
 
     fn checked(method: &Method, headers: &[(&'static str, &str)]) -> Option<problem::Kind> {
         let mut map = HeaderMap::new();

@@ -303,15 +303,17 @@ mod tests {
     fn every_move_is_counted_once() {
         let hub = Hub::new(Wall::new(1));
         let (queued, running) = (Some(StateName::Queued), Some(StateName::Processing));
-        for (from, to) in [
+        let moves = [
             (None, running),
             (running, queued),
             (queued, running),
             (running, Some(StateName::Done)),
             (Some(StateName::Done), None),
-        ] {
-            hub.take(&mut vec![change(from, to)], Wall::new(0));
-        }
+        ];
+        let before = *hub.watch().borrow();
+        let mut events = moves.map(|(from, to)| change(from, to)).to_vec();
+        hub.take(&mut events, Wall::new(0));
+        assert_eq!((events.len(), *hub.watch().borrow()), (0, before + 5));
         let expected = Tally { enqueued: 1, started: 2, done: 1, retried: 1, ..Tally::default() };
         assert_eq!(hub.tallies(), [("default".into(), expected)]);
     }

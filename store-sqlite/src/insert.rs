@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, Statement, ToSql};
 
+use crate::rows::job_columns;
 use crate::tx::Found;
 
 /// How many rows a statement inserts: as many as fit, the larger first.
@@ -18,13 +19,8 @@ pub(crate) struct Table {
 }
 
 /// The hot rows of jobs.
-pub(crate) static JOBS: LazyLock<Table> = LazyLock::new(|| {
-    Table::new(
-        "jobs (id, view, at, queue, kind, rank, run_at, attempts, max_retries, epoch, \
-         generation, visibility_timeout, retry, created_at, updated_at, started_at, timeout, \
-         spent, lease_length, worker, idempotency_key)",
-    )
-});
+pub(crate) static JOBS: LazyLock<Table> =
+    LazyLock::new(|| Table::new(concat!("jobs (", job_columns!(), ")")));
 
 /// Their payloads.
 pub(crate) static PAYLOADS: LazyLock<Table> = LazyLock::new(|| Table::new("payloads (job, text)"));
@@ -44,13 +40,15 @@ impl Table {
 /// The place of one row among the parameters of a statement.
 pub(crate) struct Row<'a, 'conn> {
     statement: &'a mut Statement<'conn>,
-    /// How many parameters come before its own.
+    /// How many parameters come before its own, and how many are its own.
     before: usize,
+    columns: usize,
 }
 
 impl Row<'_, '_> {
     /// Gives the row its values.
     pub(crate) fn put(&mut self, values: &[&dyn ToSql]) -> Found<()> {
+        debug_assert_eq!(values.len(), self.columns, "one left out would be that of another row");
         for (at, value) in (self.before + 1..).zip(values) {
             self.statement.raw_bind_parameter(at, value)?;
         }
@@ -72,7 +70,8 @@ pub(crate) fn insert_rows<'t, T>(
         let mut statement = conn.prepare_cached(sql)?;
         while let Some((some, rest)) = all.split_at_checked(size) {
             for (at, one) in some.iter().enumerate() {
-                fill(one, &mut Row { statement: &mut statement, before: at * table.columns })?;
+                let (columns, before) = (table.columns, at * table.columns);
+                fill(one, &mut Row { statement: &mut statement, before, columns })?;
             }
             statement.raw_execute()?;
             all = rest;

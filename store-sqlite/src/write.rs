@@ -2,7 +2,9 @@
 
 use rusqlite::{Connection, params};
 use windlass_core::limits::ATTEMPTS_KEPT;
-use windlass_core::store::{Changes, CountDelta, Doc, DocWrite, Marker, Moved, Worker, WorkerKind};
+use windlass_core::store::{
+    Changes, CountDelta, Doc, DocWrite, Marker, Moved, Room, Worker, WorkerKind,
+};
 use windlass_core::{
     Attempt, AttemptOutcome, Excerpt, Job, KeyRecord, LeaseLength, Queue, Standing, State, View,
     Wall,
@@ -230,12 +232,28 @@ fn remove_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
     Ok(())
 }
 
-fn put_docs(conn: &Connection, changes: &Changes) -> Found<()> {
+/// How many bytes of payloads one statement takes, at most, unless it is one payload: SQLite copies
+/// them.
+const PAYLOAD_BYTES: usize = 1024 * 1024;
+
+fn put_payloads(conn: &Connection, changes: &Changes) -> Found<()> {
     let payloads: Vec<&DocWrite> =
         changes.docs.iter().filter(|write| write.doc == Doc::Payload).collect();
-    insert_rows(conn, &PAYLOADS, &payloads, |write, row| {
-        row.put(params![id_code(write.job), write.text.as_str()])
-    })?;
+    let mut rest = payloads.as_slice();
+    while !rest.is_empty() {
+        let mut room = Room::new(PAYLOAD_BYTES);
+        let fit = rest.iter().take_while(|write| room.takes(write.text.as_str().len())).count();
+        let (some, others) = rest.split_at(fit.max(1));
+        insert_rows(conn, &PAYLOADS, some, |write, row| {
+            row.put(params![id_code(write.job), write.text.as_str()])
+        })?;
+        rest = others;
+    }
+    Ok(())
+}
+
+fn put_docs(conn: &Connection, changes: &Changes) -> Found<()> {
+    put_payloads(conn, changes)?;
     for (doc, sql) in [
         (Doc::Result, "INSERT OR REPLACE INTO results (job, text) VALUES (?1, ?2)"),
         (Doc::Progress, "INSERT OR REPLACE INTO progress (job, text) VALUES (?1, ?2)"),

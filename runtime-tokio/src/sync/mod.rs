@@ -2,7 +2,7 @@
 //! mutex around plain data, with wakers that are called after the lock is given up.
 //!
 //! The facade is the standard library, or loom under `cfg(windlass_loom)`. Nothing in here knows
-//! the rest of the crate, so that `tests/loom.rs` can take it as it is.
+//! the rest of the crate, so that `sim/tests/loom.rs` can take it as it is.
 
 mod mailbox;
 mod outbox;
