@@ -46,7 +46,8 @@ pub(crate) const SECTIONS: &[Section] = &[
         name: "store",
         title: "What a store makes of its engine",
         says: "`Store::commit` with batches of 500, beside a plain loop on the same engine that \
-               writes the same rows, one by one, with the same durability. Ratio: ours by that loop.",
+               writes the same rows, one by one, with the same durability. Ratio: ours by the \
+               loop's.",
         runs: &[
             "store --store sqlite --jobs {50000|500} --rounds {3|1}",
             "store --store redb --jobs {50000|500} --rounds {3|1}",

@@ -1,7 +1,7 @@
 //! The writer thread: it alone owns the store and the machine. It drains the mailbox, feeds the
 //! machine, makes the call of the store that the machine wants, hands out what comes of it, and
-//! sleeps until the next wake-up or mail. Every decision is core's, but for how long to wait for more
-//! mail before a commit, which is `gather.rs`'s.
+//! sleeps until the next wake-up or mail. Every decision is core's, but for how long to wait for
+//! more mail before a commit, which is up to `gather.rs`.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
