@@ -142,9 +142,9 @@ pub(crate) const SECTIONS: &[Section] = &[
                turns. Ratio: by the smallest size of the same round.",
         runs: &[
             "backlog --store sqlite --sizes {10000,100000,1000000,5000000|100,1000} \
-             --jobs {100000|500} --rounds {3|1}",
+             --jobs {100000|500} --rounds {7|1}",
             "backlog --store redb --sizes {10000,100000,1000000,5000000|100,1000} \
-             --jobs {100000|500} --rounds {3|1}",
+             --jobs {100000|500} --rounds {7|1}",
         ],
         has_dir: true,
         scenario: "backlog",

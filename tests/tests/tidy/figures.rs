@@ -7,20 +7,25 @@ use crate::Finding;
 /// The section of the README that tells figures.
 const SECTION: &str = "## How fast";
 
-/// Cells with figures in that section that the report does not have.
+/// Cells with figures in that section that the report does not have; or that there are none at all.
 pub(crate) fn unmeasured(readme: &str, report: &str) -> Vec<Finding> {
     let measured: BTreeSet<&str> = report.lines().flat_map(figures).collect();
-    let mut inside = false;
+    let (mut inside, mut all) = (false, 0);
     let mut findings = Vec::new();
     for (line, text) in (1..).zip(readme.lines()) {
         if text.starts_with("## ") {
             inside = text == SECTION;
         }
-        let told = if inside { figures(text).collect() } else { Vec::new() };
+        let told: Vec<&str> = if inside { figures(text).collect() } else { Vec::new() };
+        all += told.len();
         for figure in told.into_iter().filter(|figure| !measured.contains(figure)) {
             let what = format!("{figure} is not in bench/RESULTS.md: take figures from there");
             findings.push(Finding::new(line, what));
         }
+    }
+    if all == 0 {
+        let what = format!("no section `{SECTION}` has figures from bench/RESULTS.md");
+        findings.push(Finding::new(1, what));
     }
     findings
 }
@@ -40,5 +45,6 @@ fn a_figure_that_was_not_measured_is_found_in_that_section_only() {
     let readme = "| a | 99 |\n## How fast\n| a | 12\u{202f}345 | 0.81 |\n| b | 12\u{202f}346 |\n";
     let found = unmeasured(readme, report);
     assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [4]);
-    assert_eq!(unmeasured("## Other\n| 7 |\n", report), []);
+    let found = unmeasured("## Other\n| 7 |\n## How fast\nVery.\n", report);
+    assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [1], "there are none");
 }
