@@ -56,6 +56,8 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
         let runs = section.runs.iter().map(|run| one(options, section, run)).collect();
         told.push((section, runs));
     }
+    // Before anything is written: what is measured is not changed by its own report.
+    let about = machine::about(&options.dir);
     let mut lines = String::new();
     for (section, runs) in &told {
         let values: Vec<&Value> = runs.iter().flat_map(|run| run.lines.iter().flatten()).collect();
@@ -68,7 +70,6 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
         }
     }
     std::fs::write(results.join("lines.jsonl"), &lines)?;
-    let about = machine::about(&options.dir);
     let path = options.out.join("RESULTS.md");
     std::fs::write(&path, report::write(&about, &told, options.quick))?;
     // Whoever has not built the other queues has not asked for them; the report says so.
