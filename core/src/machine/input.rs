@@ -106,7 +106,8 @@ pub enum Effect {
     /// Run this job on a free slot; then send [`Input::Report`] or [`Input::Stopped`].
     Run(Run),
     /// Stop this run: tell its handler, then end it; then send [`Input::Stopped`], or
-    /// [`Input::Report`] if it finished first.
+    /// [`Input::Report`] if it finished first. A run whose end was sent already may be asked to
+    /// stop once more, because time passes before an end is heard; then there is nothing to do.
     Stop {
         /// Whose lease.
         token: LeaseToken,
