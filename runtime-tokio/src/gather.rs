@@ -47,8 +47,9 @@ const ALL: usize = 16;
 const SURE: u32 = 16;
 
 /// What a command takes, roughly, beside the sync. On a machine that is faster, or slower, large
-/// batches wait a little less than would pay, or more.
-const COMMAND: Duration = Duration::from_micros(3);
+/// batches wait a little less than would pay, or more. Better too little than too much: what is
+/// taken for work is not waited for, and those who were answered fall into two halves.
+const COMMAND: Duration = Duration::from_micros(1);
 
 /// More than this share a sync well enough as they are.
 const MANY: usize = 512;
