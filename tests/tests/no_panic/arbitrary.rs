@@ -11,9 +11,12 @@ use windlass_core::{
 
 const IN_RANGE: &str = "the generator stays within bounds";
 
-/// So many cases; what fails is pinned as a test of its own, not in a file of seeds.
+/// So many cases, unless the environment says otherwise; what fails is pinned as its own test, not
+/// in a file of seeds. Some tests pass over a part of their cases: the more, the longer they run.
 pub(crate) fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+    let max_global_rejects = 1_000_000;
+    let failure_persistence = None;
+    ProptestConfig { cases, max_global_rejects, failure_persistence, ..ProptestConfig::default() }
 }
 
 /// Any instant, mostly near enough to others to matter.
