@@ -75,7 +75,8 @@ impl Machine {
     fn add_sweeps(&mut self, batch: &mut Batch, now: Mono) {
         let limit = self.limits.page;
         let due = is_due(self.timers.expiry, now) || self.timers.reap_all;
-        if due && self.timers.reap_floor <= now || self.timers.reap_after.is_some() {
+        let due = due && self.timers.reap_floor <= now || self.timers.reap_after.is_some();
+        if due && self.clock.may_reap() {
             batch.reap = Some(Reap {
                 limit,
                 after: self.timers.reap_after,

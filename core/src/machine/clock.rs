@@ -16,6 +16,8 @@ pub(super) struct ClockGuard {
     own: Option<Now>,
     /// When this process's own wall clock was last looked at.
     looked: Mono,
+    /// Whether this process's own wall clock was seen stepped since the last commit.
+    own_stepped: bool,
     trusted_since: Option<Wall>,
 }
 
@@ -30,14 +32,23 @@ impl ClockGuard {
         self.trusted_since
     }
 
+    /// Whether a batch made now may reap: not between a step that this process has seen and the
+    /// commit that updates `trusted_since` for it.
+    pub(super) fn may_reap(&self) -> bool {
+        !self.own_stepped
+    }
+
     /// Notes the store's clock as a commit read it, at some moment between its begin and its end.
-    /// Returns whether it was stepped, and whither.
+    /// Returns the direction of the clock step, if there was one.
     pub(super) fn observe(&mut self, store: Wall, started: Now, ended: Mono) -> Option<Stepped> {
         let earliest = self.expected(started.mono).map(|at| at.minus(CLOCK_STEP));
         let latest = self.expected(ended).map(|at| at.plus(CLOCK_STEP));
         let stepped = match (earliest, latest) {
             (Some(earliest), _) if store < earliest => Some(Stepped::Back),
             (_, Some(latest)) if store > latest => Some(Stepped::Forward),
+            // The clock was set and set back between two commits. Leases that other processes wrote
+            // in between end too early or too late, like after a step forward or back.
+            _ if self.own_stepped => Some(Stepped::Back),
             _ => None,
         };
         if stepped.is_some() {
@@ -53,16 +64,19 @@ impl ClockGuard {
             self.anchor = Some(Now::new(store, ended));
         }
         self.own = Some(started);
+        self.own_stepped = false;
         stepped
     }
 
-    /// Whether this process's own wall clock was set since the last commit.
+    /// Whether this process's own wall clock was stepped since the last commit.
     pub(super) fn own_step(&mut self, now: Now) -> bool {
         self.looked = now.mono;
-        self.own.is_some_and(|own| {
+        let stepped = self.own.is_some_and(|own| {
             let expected = own.wall.plus(now.mono.since(own.mono));
             expected.distance(now.wall) > CLOCK_STEP
-        })
+        });
+        self.own_stepped |= stepped;
+        stepped
     }
 
     /// When to look at this process's own wall clock again.
@@ -76,7 +90,7 @@ impl ClockGuard {
     }
 }
 
-/// Whither a clock was set.
+/// The direction of a clock step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stepped {
     Forward,

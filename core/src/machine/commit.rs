@@ -217,11 +217,14 @@ impl Machine {
         self.link.works();
         self.stats.commits += 1;
         self.stats.commands += batch.len() as u64;
-        if let Some(stepped) = self.clock.observe(out.now, in_flight.started, now.mono) {
+        let stepped = self.clock.observe(out.now, in_flight.started, now.mono);
+        self.plan(now, batch, &out);
+        if let Some(stepped) = stepped {
             self.stats.clock_steps += 1;
+            // A pass that is under way starts again: it has to look at all leases.
+            self.timers.reap_after = None;
             self.timers.reap_all |= stepped == Stepped::Back;
         }
-        self.plan(now, batch, &out);
         let InFlight { started, settles, beats, local_beats, admin, enqueues, claims, .. } =
             in_flight;
         self.answer_settles(&batch.settles, settles, out.settles);

@@ -1,10 +1,10 @@
 //! The wall clock is set while leases run.
 
-use windlass_core::machine::StoreCall;
-use windlass_core::store::Store;
-use windlass_core::{LeaseLength, Millis, Mono, NewJob, Now, StateName};
+use windlass_core::machine::{Config, Input, Limits, StoreCall};
+use windlass_core::store::{Reader, Store};
+use windlass_core::{Job, LeaseLength, LeaseToken, Millis, Mono, NewJob, Now, StateName};
 use windlass_store_memory::MemoryStore;
-use windlass_tests::stage::{Stage, job};
+use windlass_tests::stage::{Stage, job, token};
 
 use crate::{second, stage, state};
 
@@ -18,6 +18,13 @@ fn stage_with_a_silent_worker() -> Stage<MemoryStore> {
     stage.settle();
     assert_eq!(state(&stage.store), StateName::Processing);
     stage
+}
+
+/// The leases of all running jobs.
+fn held<S: Store>(store: &S) -> Vec<LeaseToken> {
+    let dump = store.reader().expect("a reader").dump().expect("it dumps");
+    let jobs = dump.jobs.iter().map(|detail| &detail.job);
+    jobs.filter(|job| job.lease().is_some()).map(Job::token).collect()
 }
 
 /// Makes every call there is; returns how many of them reap.
@@ -112,4 +119,94 @@ fn a_slow_commit_is_not_taken_for_a_clock_that_was_set() {
     stage.enqueue(job());
     stage.settle();
     assert_eq!(stage.machine.stats().clock_steps, 0, "{}", stage.log());
+}
+
+/// Sets the wall clock of a process by so much, and back again. In between the process takes an
+/// input but commits nothing, and another process claims a job.
+fn claim_while_the_clock_is_off_by(by: i64, stage: &mut Stage<MemoryStore>) {
+    stage.step_wall(by);
+    stage.input(Input::Changed);
+    let mut other = Stage::with(stage.store.another(), second(1));
+    other.now = stage.now;
+    other.enqueue(job());
+    other.settle();
+    assert_eq!(other.started().len(), 1, "{}", other.log());
+    stage.step_wall(-by);
+}
+
+/// A process waited for its store while the wall clock was set back and forward again. Its own
+/// clock showed both steps, but only the clock that commits read counted, and the next commit found
+/// that in place. So it reaped a lease that another process had written in between, and one of its
+/// own that the other had renewed. Found by the simulation, seed 560693.
+#[test]
+fn a_clock_set_back_and_forward_between_two_commits_reaps_no_healthy_lease() {
+    let mut stage = stage(0);
+    claim_while_the_clock_is_off_by(-HOUR_MS, &mut stage);
+    stage.settle();
+    stage.pass(Millis::seconds(29));
+    assert_eq!(state(&stage.store), StateName::Processing, "{}", stage.log());
+    stage.pass(Millis::seconds(2));
+    assert_eq!(state(&stage.store), StateName::Queued, "a length after the steps were noticed");
+}
+
+/// The same, where the reaper is due with the first commit after the steps.
+#[test]
+fn the_first_commit_after_a_clock_was_set_back_and_forward_does_not_reap() {
+    let mut stage = stage_with_a_silent_worker();
+    stage.pass(Millis::seconds(29));
+    claim_while_the_clock_is_off_by(-HOUR_MS, &mut stage);
+    let both = [token("1.1"), token("2.1")];
+    let call = stage.idle(Millis::seconds(1)).expect("the end of the first lease is due");
+    stage.make_call(call);
+    stage.settle();
+    assert_eq!(held(&stage.store), both, "{}", stage.log());
+    stage.pass(Millis::seconds(31));
+    assert_eq!(held(&stage.store), [], "a length after the steps were noticed");
+}
+
+/// A clock that was set forward and back again: a lease written in between ended an hour too late.
+#[test]
+fn a_lease_written_while_the_clock_was_ahead_for_a_moment_does_not_last_longer() {
+    let mut stage = stage(0);
+    claim_while_the_clock_is_off_by(HOUR_MS, &mut stage);
+    stage.settle();
+    stage.pass(Millis::seconds(31));
+    assert_eq!(state(&stage.store), StateName::Queued, "{}", stage.log());
+}
+
+/// The same for a slow commit whose answer comes after the steps: it read the clock before them, so
+/// leases count from the commit after it.
+#[test]
+fn a_commit_begun_before_a_clock_was_set_does_not_say_from_when_it_is_trusted() {
+    let mut stage = stage(0);
+    stage.enqueue(job());
+    let Some(StoreCall::Commit(batch)) = stage.take_call() else { panic!("a commit") };
+    let result = stage.store.commit(stage.now.wall, &batch);
+    assert!(stage.idle(Millis::seconds(10)).is_none(), "the commit is not answered yet");
+    claim_while_the_clock_is_off_by(-HOUR_MS, &mut stage);
+    stage.machine.handle_committed(stage.now, batch, result);
+    stage.settle();
+    stage.pass(Millis::seconds(29));
+    assert_eq!(held(&stage.store), [token("2.1")], "{}", stage.log());
+}
+
+/// The clock was set back while the reaper was between two pages. The pass went on with the next
+/// page, so the leases of the first lasted longer by the step. Found by the simulation, seed
+/// 3046084, in a first version of the fix above.
+#[test]
+fn a_pass_of_the_reaper_starts_again_after_a_clock_step() {
+    let mut first = stage(2);
+    first.enqueue(job());
+    first.enqueue(job());
+    first.settle();
+    let limits = Limits { page: 1, ..Limits::default() };
+    let mut stage = Stage::with(first.store.another(), Config { limits, ..second(0) });
+    stage.now = first.now;
+    let call = stage.take_call().expect("the first page of a pass");
+    stage.make_call(call);
+    stage.step_wall(-HOUR_MS);
+    stage.settle();
+    assert_eq!(held(&stage.store).len(), 2, "{}", stage.log());
+    stage.pass(Millis::minutes(1));
+    assert_eq!(held(&stage.store), [], "{}", stage.log());
 }
