@@ -25,6 +25,11 @@ pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
     if quiet.wakeup.is_none() {
         return Some(format!("{worker} has a free slot and a job, and nothing will wake it"));
     }
+    // Nothing can be claimed from a store that fails, but it has to be tried again.
+    if !quiet.good && quiet.sleeps_ms > LONGEST_RETRY {
+        let sleeps_ms = quiet.sleeps_ms;
+        return Some(format!("{worker} does not try its store again for {sleeps_ms} ms"));
+    }
     let overlooked = hungry_ms > quiet.patience_ms;
     overlooked.then(|| format!("{worker} has overlooked a job for {hungry_ms} ms"))
 }
@@ -37,6 +42,8 @@ fn unpromoted(ledger: &Ledger, calm: Calm) -> Option<String> {
     Some(format!("#{id} fell due more than {slack} ago, and nobody has noticed"))
 }
 
+/// The longest pause before a store that fails is tried again.
+const LONGEST_RETRY: u64 = 1_000;
 /// A pass of the reaper in pages of one row takes as many commits as there are leases, which are
 /// at most six slots for each of four processes and three for each of four remote workers.
 const MOST_BARREN: u32 = 80;
@@ -64,6 +71,19 @@ mod tests {
         assert!(scene.allows(&Seen::Quiet(seen)));
         let mut seen = quiet(&one, &none);
         (seen.hungry, seen.wakeup, seen.hungry_ms) = (true, wakeup, 1_001);
+        assert!(scene.catches("I13", &Seen::Quiet(seen)));
+    }
+
+    #[test]
+    fn a_machine_that_does_not_try_a_failing_store_again_is_caught() {
+        let scene = Scene::new();
+        let (one, none) = (worker("one"), BTreeSet::new());
+        let mut seen = quiet(&one, &none);
+        let wakeup = Some(Wakeup { at: Mono::new(1), reason: WakeReason::StoreRetry });
+        (seen.hungry, seen.wakeup, seen.good, seen.sleeps_ms) = (true, wakeup, false, 1_000);
+        assert!(scene.allows(&Seen::Quiet(seen)));
+        let mut seen = quiet(&one, &none);
+        (seen.hungry, seen.wakeup, seen.good, seen.sleeps_ms) = (true, wakeup, false, 1_001);
         assert!(scene.catches("I13", &Seen::Quiet(seen)));
     }
 

@@ -112,9 +112,13 @@ pub struct Quiet<'a> {
     pub settled: bool,
     /// When it wants to be woken.
     pub wakeup: Option<Wakeup>,
+    /// How long that is from now.
+    pub sleeps_ms: u64,
+    /// Whether its store is well.
+    pub good: bool,
     /// Whether it has a free slot and there is a job for it.
     pub hungry: bool,
-    /// For how long that has been so.
+    /// For how long that has been so while its store was well.
     pub hungry_ms: u64,
     /// How long that may be so: until it looks for what others have written.
     pub patience_ms: u64,

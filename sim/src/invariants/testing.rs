@@ -173,6 +173,8 @@ pub(super) fn quiet<'a>(worker: &'a WorkerId, none: &'a BTreeSet<LeaseToken>) ->
         leases: none,
         settled: true,
         wakeup: None,
+        sleeps_ms: 0,
+        good: true,
         hungry: false,
         hungry_ms: 0,
         patience_ms: 1_000,

@@ -326,11 +326,15 @@ impl World {
             && up.suspended_until <= now
             && up.machine.running() < up.machine.slots()
             && self.ledger.has_claimable(|queue, kind| demand.wants(queue, kind));
-        let since = if hungry { *up.hungry_since.get_or_insert(now) } else { now };
-        if !hungry {
+        // Nor does one whose store fails: it claims nothing until the store has answered.
+        let since = if hungry && good { *up.hungry_since.get_or_insert(now) } else { now };
+        if !hungry || !good {
             up.hungry_since = None;
         }
         let leases: BTreeSet<LeaseToken> = up.machine.leases().collect();
+        let wakeup = up.machine.poll_timeout();
+        let mono = up.clock.now(&self.wall, now).mono;
+        let sleeps_ms = wakeup.map_or(u64::MAX, |wakeup| wakeup.at.since(mono).get());
         let quiet = Quiet {
             worker: &up.worker,
             slots: up.slots,
@@ -338,7 +342,9 @@ impl World {
             alive: &up.alive,
             leases: &leases,
             settled: running && good && up.anchored != u64::MAX,
-            wakeup: up.machine.poll_timeout(),
+            wakeup,
+            good,
+            sleeps_ms,
             hungry,
             hungry_ms: now - since,
             patience_ms,
