@@ -10,9 +10,7 @@ pub struct WallClock {
     offset: i64,
     /// How far it is off on top, by strobing.
     wobble: i64,
-    /// When it was set forward last, in true time.
-    pub stepped_forward: Option<u64>,
-    /// When it was set at all, last.
+    /// When it was last set, in true time.
     pub stepped: Option<u64>,
     /// The sum of all steps, as lengths.
     pub moved: u64,
@@ -27,9 +25,6 @@ impl WallClock {
         self.offset += by;
         self.stepped = Some(at);
         self.moved += by.unsigned_abs();
-        if by > 0 {
-            self.stepped_forward = Some(at);
-        }
     }
 
     /// Makes it jump a little beside where it stands.
@@ -86,6 +81,42 @@ impl ProcessClock {
     }
 }
 
+/// What a process can know of steps of the wall clock: one shows only as a difference between two
+/// readings of both its clocks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sight {
+    /// The wall clock minus the monotonic one at the last reading; none before the first commit.
+    apart: Option<i64>,
+    /// When a reading last showed a step, in true time.
+    pub step_seen: Option<u64>,
+}
+
+impl Sight {
+    /// The first commit has read the clock: from here on steps show.
+    pub fn begin(&mut self, read: Now) {
+        self.apart.get_or_insert(apart(read));
+    }
+
+    /// Whether there was a first commit.
+    pub fn has_begun(&self) -> bool {
+        self.apart.is_some()
+    }
+
+    /// The clocks are read at this true time.
+    pub fn read(&mut self, read: Now, at: u64) {
+        let Some(before) = &mut self.apart else { return };
+        let apart = apart(read);
+        if before.abs_diff(apart) > CLOCK_PLAY.get() {
+            self.step_seen = Some(at);
+        }
+        *before = apart;
+    }
+}
+
+fn apart(read: Now) -> i64 {
+    read.wall.get() - read.mono.get().cast_signed()
+}
+
 /// How far two readings of the wall clock may lie apart without a step: the skew of two processes,
 /// the wobble, and what does not count as a step.
 pub const CLOCK_PLAY: Millis = Millis::new(1_000 + 2 * MAX_SKEW + 2 * MAX_WOBBLE);
@@ -107,6 +138,25 @@ mod tests {
         let after = clock.now(&wall, 10);
         assert_eq!(after.wall.since(before.wall), Millis::seconds(5));
         assert_eq!(after.mono, before.mono);
+    }
+
+    #[test]
+    fn a_step_is_seen_only_between_two_readings_after_the_first_commit() {
+        let (mut wall, mut sight) = (WallClock::default(), Sight::default());
+        let clock = ProcessClock::new(0, 0, 0);
+        sight.read(clock.now(&wall, 10), 10);
+        wall.step(5_000, 10);
+        sight.read(clock.now(&wall, 20), 20);
+        assert_eq!((sight.has_begun(), sight.step_seen), (false, None), "before its first commit");
+        sight.begin(clock.now(&wall, 20));
+        wall.step(-5_000, 30);
+        wall.step(5_000, 31);
+        sight.read(clock.now(&wall, 40), 40);
+        assert_eq!(sight.step_seen, None, "set and set back between two readings");
+        wall.step(2_000, 50);
+        sight.read(clock.now(&wall, 60), 60);
+        sight.read(clock.now(&wall, 70), 70);
+        assert_eq!(sight.step_seen, Some(60));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! I14: no lease is taken from a holder that was heard from within its length, whatever the wall
-//! clock was set to. One exception is documented: a process whose first commit comes after the
-//! clock was set forward cannot know of it.
+//! clock was set to. One exception is documented: a process cannot know of steps that none of its
+//! readings of the clock show, such as those before its first commit.
 
 use windlass_core::Job;
 
@@ -21,10 +21,11 @@ fn healthy(ledger: &Ledger, commit: &Commit<'_>, story: &Story) -> Option<String
     let life = ledger.life(story.id)?;
     let length = story.before.as_ref().and_then(Job::lease)?.length.get();
     let silent = commit.at.saturating_sub(life.heard);
-    let unaware = commit
-        .stepped_forward
-        .is_some_and(|stepped| stepped >= life.heard && commit.booted >= stepped);
-    let early = silent + CLOCK_PLAY.get() < length && !unaware;
+    // The clock was set since the holder was heard from, so that its length seems to be over, and
+    // the process that reaps has had no chance to see that.
+    let unaware = commit.step_seen.is_none_or(|seen| seen < life.heard);
+    let misled = unaware && commit.out.now.since(life.heard_wall).get() >= length;
+    let early = silent + CLOCK_PLAY.get() < length && !misled;
     early.then(|| {
         let id = story.id;
         format!("#{id} was reaped, its holder silent for {silent} ms of its {length} ms")
@@ -33,20 +34,38 @@ fn healthy(ledger: &Ledger, commit: &Commit<'_>, story: &Story) -> Option<String
 
 #[cfg(test)]
 mod tests {
-    use windlass_core::StateName;
+    use windlass_core::{StateName, Wall};
 
     use super::super::testing::{NOW, Scene, detail, leased};
-    use crate::ledger::Deed;
+    use crate::ledger::{Deed, Story};
 
-    #[test]
-    fn a_lease_taken_from_a_holder_just_heard_is_caught() {
+    /// A lease of 10 s is reaped: its holder was heard from so long ago in true time, and so long
+    /// ago by the wall clock.
+    fn reaped(true_ms: u64, wall_ms: i64) -> (Scene, Story) {
         let mut scene = Scene::new();
         scene.store(leased(1, 1, NOW - 1));
         let deeds = vec![Deed::Reaped { to: StateName::Queued }];
         let story = scene.story(1, Some(detail(1)), deeds);
-        scene.ledger.life_mut(story.id).unwrap().heard = scene.at - 2_000;
-        assert!(scene.breaks("I14", story.clone()));
-        scene.ledger.life_mut(story.id).unwrap().heard = scene.at - 30_000;
+        let life = scene.ledger.life_mut(story.id).unwrap();
+        (life.heard, life.heard_wall) = (scene.at - true_ms, Wall::new(NOW - wall_ms));
+        (scene, story)
+    }
+
+    #[test]
+    fn a_lease_taken_from_a_holder_just_heard_is_caught() {
+        let (scene, story) = reaped(2_000, 2_000);
+        assert!(scene.breaks("I14", story));
+        let (scene, story) = reaped(30_000, 30_000);
         assert!(scene.breaks_not("I14", story));
+    }
+
+    #[test]
+    fn a_step_excuses_only_a_process_that_could_not_see_it() {
+        let (mut scene, story) = reaped(2_000, 12_000);
+        assert!(scene.breaks_not("I14", story.clone()), "it has seen no step");
+        scene.step_seen = Some(scene.at - 2_001);
+        assert!(scene.breaks_not("I14", story.clone()), "it has seen one before the lease");
+        scene.step_seen = Some(scene.at - 2_000);
+        assert!(scene.breaks("I14", story));
     }
 }

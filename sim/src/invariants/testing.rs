@@ -20,6 +20,7 @@ pub(super) struct Scene {
     pub(super) out: Outcomes,
     pub(super) queues: Vec<QueueRow>,
     pub(super) at: u64,
+    pub(super) step_seen: Option<u64>,
     pub(super) barren: u32,
 }
 
@@ -29,7 +30,7 @@ impl Scene {
         let out = Outcomes { now: Wall::new(NOW), ..Outcomes::default() };
         let ledger = Ledger::default();
         let batch = Batch::new(id, Policy::default());
-        Self { ledger, batch, out, queues: Vec::new(), at: 100_000, barren: 0 }
+        Self { ledger, batch, out, queues: Vec::new(), at: 100_000, step_seen: None, barren: 0 }
     }
 
     /// Puts a job into the ledger, as if a commit had stored it.
@@ -55,7 +56,7 @@ impl Scene {
 
     fn commit(&self, stories: Vec<Story>) -> Commit<'_> {
         let commit = commit_of(&self.batch, &self.out, stories, self.queues.clone(), self.at);
-        Commit { barren: self.barren, ..commit }
+        Commit { barren: self.barren, step_seen: self.step_seen, ..commit }
     }
 
     pub(super) fn dump(&self) -> Dump {
@@ -118,8 +119,8 @@ fn commit_of<'a>(
     at: u64,
 ) -> Commit<'a> {
     let process = ProcessId(1);
-    let (booted, stepped_forward, barren) = (0, None, 0);
-    Commit { at, process, booted, stepped_forward, barren, batch, out, stories, queues }
+    let (step_seen, barren) = (None, 0);
+    Commit { at, process, step_seen, barren, batch, out, stories, queues }
 }
 
 fn rows(ledger: &Ledger) -> Vec<QueueRow> {

@@ -32,6 +32,8 @@ pub struct Life {
     pub reports: Vec<(Epoch, Said)>,
     /// When its holder was last heard from, in true time.
     pub heard: u64,
+    /// The same, as the commit read the wall clock.
+    pub heard_wall: Wall,
     /// Whether it was ever cancelled.
     pub cancelled: bool,
     /// How often its handler was started.
@@ -47,10 +49,9 @@ pub struct Commit<'a> {
     pub at: u64,
     /// By whom.
     pub process: ProcessId,
-    /// When that process was booted.
-    pub booted: u64,
-    /// When the wall clock was last set forward.
-    pub stepped_forward: Option<u64>,
+    /// When that process could last see a step of the wall clock, in true time: until it made the
+    /// batch, or by the clock that the commit read.
+    pub step_seen: Option<u64>,
     /// How many reaping commits in a row, this one included, have written nothing.
     pub barren: u32,
     /// What was asked.
@@ -206,12 +207,12 @@ impl Ledger {
             self.queues.insert(row.queue.name.clone(), row.queue.clone());
         }
         for story in &commit.stories {
-            self.note(story, commit.at);
+            self.note(story, commit.at, commit.out.now);
             self.replace(story.id, story.after.clone());
         }
     }
 
-    fn note(&mut self, story: &Story, at: u64) {
+    fn note(&mut self, story: &Story, at: u64, wall: Wall) {
         if story.deeds.contains(&Deed::Enqueued)
             && let Some(detail) = &story.after
         {
@@ -234,9 +235,11 @@ impl Ledger {
                     life.epoch = life.epoch.max(*epoch);
                     life.claims += 1;
                     life.all_claims += 1;
-                    life.heard = at;
+                    (life.heard, life.heard_wall) = (at, wall);
                 }
-                Deed::Beaten { .. } | Deed::Renewed => life.heard = at,
+                Deed::Beaten { .. } | Deed::Renewed => {
+                    (life.heard, life.heard_wall) = (at, wall);
+                }
                 Deed::Removed { .. } => self.removed += 1,
                 Deed::Enqueued
                 | Deed::Repeated { .. }
@@ -264,6 +267,7 @@ impl Ledger {
             verdicts: 0,
             reports: Vec::new(),
             heard: 0,
+            heard_wall: Wall::default(),
             cancelled: false,
             executions: 0,
             all_claims: 0,

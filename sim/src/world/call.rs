@@ -3,7 +3,7 @@
 
 use windlass_core::machine::StoreCall;
 use windlass_core::store::{Batch, Cause, CommitError, Outcomes, StoreError};
-use windlass_core::{BatchId, ProcessId};
+use windlass_core::{BatchId, Now, ProcessId};
 use windlass_store_memory::Fault as Injected;
 
 use super::World;
@@ -20,8 +20,8 @@ use crate::ledger::{Commit, Deed, Said, tell};
 pub(super) enum Call {
     /// Asked, not done yet.
     Asked(StoreCall),
-    /// A commit that was made, or not, at this moment.
-    Committed { batch: Batch, executed: Executed, at: u64 },
+    /// A commit that was made, or not, when the clocks read this.
+    Committed { batch: Batch, executed: Executed, read: Now },
     /// Looked for.
     Looked(BatchId, Result<bool, StoreError>),
     /// Opened anew.
@@ -34,7 +34,7 @@ pub(super) enum Call {
 #[derive(Debug, Clone, Copy)]
 struct By {
     process: ProcessId,
-    booted: u64,
+    step_seen: Option<u64>,
     barren: u32,
 }
 
@@ -54,14 +54,15 @@ impl Up {
 impl World {
     /// Takes a call from a machine, if it has one to make.
     pub(super) fn take_call(&mut self, at: usize) -> bool {
-        let Some(now) = self.now_of(at) else { return false };
-        let Some(up) = self.processes[at].up.as_mut() else { return false };
-        if up.call.is_some() {
+        if self.processes[at].up.as_ref().is_none_or(|up| up.call.is_some()) {
             return false;
         }
+        let Some(now) = self.read_clocks(at) else { return false };
+        let Some(up) = self.processes[at].up.as_mut() else { return false };
         let Some(call) = up.machine.poll_store(now) else { return false };
         let boot = up.boot;
         if let StoreCall::Commit(batch) = &call {
+            up.made_with = up.sight;
             let phase = up.machine.phase();
             let (alive, ended) = (&up.alive, &up.ended);
             let seen = Seen::Made(Made { phase, batch, alive, ended });
@@ -118,7 +119,11 @@ impl World {
 
     /// Makes a commit; nothing if the process went with it.
     pub(super) fn commit(&mut self, at: usize, batch: Batch) -> Option<Call> {
-        let now = self.now_of(at)?;
+        let up = self.processes[at].up.as_mut()?;
+        let now = up.clock.now(&self.wall, self.now);
+        // The batch says what the store's clock should read, and the commit compares the two.
+        up.made_with.read(now, self.now);
+        let step_seen = up.made_with.step_seen;
         let crashes = self.strikes(Fault::CrashInCommit, self.options.rate / 8);
         if crashes && self.luck.chance(500) {
             self.crash(at);
@@ -131,7 +136,7 @@ impl World {
             up.hungry_since = None;
         }
         up.note_barren(self.now, &batch, executed.outcomes());
-        let by = By { process: ProcessId(up.boot), booted: up.anchored, barren: up.barren.0 };
+        let by = By { process: ProcessId(up.boot), step_seen, barren: up.barren.0 };
         if let Some(outcomes) = executed.outcomes() {
             self.observe(by, &batch, outcomes);
         }
@@ -140,7 +145,7 @@ impl World {
             self.crash(at);
             return None;
         }
-        Some(Call::Committed { batch, executed, at: self.now })
+        Some(Call::Committed { batch, executed, read: now })
     }
 
     /// How this commit fails, if it does.
@@ -200,14 +205,14 @@ impl World {
             let left = up.suspended_until - now;
             return self.after(left, Event::Answer(at, boot));
         }
-        let Some(clock) = self.now_of(at) else { return };
+        let Some(clock) = self.read_clocks(at) else { return };
         let Some(up) = self.up(at, boot) else { return };
         up.called = None;
         match up.call.take() {
             None | Some(Call::Asked(_)) => return,
-            Some(Call::Committed { batch, executed, at: done }) => {
+            Some(Call::Committed { batch, executed, read }) => {
                 match &executed.result {
-                    Ok(_) => up.anchored = up.anchored.min(done),
+                    Ok(_) => up.sight.begin(read),
                     Err(CommitError::Fatal { .. }) => up.poisoned = true,
                     Err(_) => {}
                 }
@@ -241,9 +246,8 @@ impl World {
         let commit = Commit {
             at: self.now,
             process: by.process,
-            booted: by.booted,
+            step_seen: by.step_seen,
             barren: by.barren,
-            stepped_forward: self.wall.stepped_forward,
             batch,
             out,
             stories,

@@ -74,7 +74,7 @@ impl World {
 
     /// A process notices that an answer with jobs did not arrive.
     fn undelivered(&mut self, at: usize, tokens: Vec<LeaseToken>) {
-        let Some(now) = self.now_of(at) else { return };
+        let Some(now) = self.read_clocks(at) else { return };
         if let Some(up) = self.processes[at].up.as_mut() {
             up.machine.handle(now, Input::Undelivered(tokens));
         }

@@ -16,7 +16,7 @@ use super::World;
 use super::behaviour::kind;
 use super::call::Call;
 use super::event::{Event, Signal, Who, request_words};
-use crate::clock::{MAX_SKEW, ProcessClock};
+use crate::clock::{MAX_SKEW, ProcessClock, Sight};
 use crate::disk::Handle;
 use crate::faults::Fault;
 use crate::invariants::{Calm, Quiet, Seen};
@@ -52,8 +52,9 @@ pub(super) struct Up {
     pub(super) wake_at: Option<u64>,
     /// The store has failed and was not opened anew since.
     pub(super) poisoned: bool,
-    /// When its first commit took place.
-    pub(super) anchored: u64,
+    /// What it has seen of steps of the wall clock, and what it had when it made its last batch.
+    pub(super) sight: Sight,
+    pub(super) made_with: Sight,
     pub(super) hungry_since: Option<u64>,
     /// Since when it has been running and well.
     pub(super) well_since: u64,
@@ -112,7 +113,8 @@ impl World {
             suspended_until: 0,
             wake_at: None,
             poisoned: false,
-            anchored: u64::MAX,
+            sight: Sight::default(),
+            made_with: Sight::default(),
             hungry_since: None,
             well_since: self.now,
             barren: (0, 0),
@@ -183,14 +185,17 @@ impl World {
         self.handle(at, input);
     }
 
-    pub(super) fn now_of(&self, at: usize) -> Option<Now> {
-        let up = self.processes[at].up.as_ref()?;
-        Some(up.clock.now(&self.wall, self.now))
+    /// What the clocks of a process read, for its machine.
+    pub(super) fn read_clocks(&mut self, at: usize) -> Option<Now> {
+        let up = self.processes[at].up.as_mut()?;
+        let now = up.clock.now(&self.wall, self.now);
+        up.sight.read(now, self.now);
+        Some(now)
     }
 
     /// Feeds an input to a machine, and does what comes of it.
     pub(super) fn handle(&mut self, at: usize, input: Input) {
-        let Some(now) = self.now_of(at) else { return };
+        let Some(now) = self.read_clocks(at) else { return };
         if let Some(up) = self.processes[at].up.as_mut() {
             up.machine.handle(now, input);
         }
@@ -341,7 +346,7 @@ impl World {
             busy: up.machine.running(),
             alive: &up.alive,
             leases: &leases,
-            settled: running && good && up.anchored != u64::MAX,
+            settled: running && good && up.sight.has_begun(),
             wakeup,
             good,
             sleeps_ms,
