@@ -23,9 +23,9 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run many seeds; the first that fails is shrunk and shown.
+    /// Run many seeds; shrink and show the first that fails.
     Run(Run),
-    /// Run many seeds and say how often each fault, move and refusal came up.
+    /// Run many seeds and count each fault, move and refusal.
     Report(Run),
     /// Run one seed and show all that happens.
     #[command(alias = "replay")]
@@ -39,21 +39,21 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Run {
-    /// How many seeds.
+    /// Number of seeds to run, one after the other from the first.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// The first of them.
-    #[arg(long, default_value_t = 1)]
-    first: u64,
-    /// Just this one.
+    /// First seed; without it one is drawn at random and printed.
+    #[arg(long)]
+    first: Option<u64>,
+    /// Run only this seed.
     #[arg(long)]
     seed: Option<u64>,
-    /// For so many minutes, however many seeds that is.
+    /// Run seeds for this many minutes, instead of a number of seeds.
     #[arg(long)]
     minutes: Option<u64>,
     #[command(flatten)]
     set: Set,
-    /// Answer as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -102,22 +102,22 @@ struct Hunt {
 /// What is set by hand instead of by the seed.
 #[derive(Debug, Args)]
 struct Set {
-    /// On which store.
+    /// Store to run on.
     #[arg(long, value_enum, default_value_t = Store::Memory)]
     store: Store,
-    /// These faults off, separated by commas; `all` for all of them.
+    /// Faults to turn off, separated by commas, or `all`.
     #[arg(long, default_value = "", value_parser = parse_faults)]
     off: FaultSet,
-    /// So many jobs.
+    /// Number of jobs, instead of what the seed says.
     #[arg(long)]
     jobs: Option<u64>,
-    /// Faults for so many milliseconds.
+    /// Duration of the faults in milliseconds, instead of what the seed says.
     #[arg(long)]
     millis: Option<u64>,
-    /// So many processes.
+    /// Number of processes, instead of what the seed says.
     #[arg(long)]
     processes: Option<u64>,
-    /// So many remote workers.
+    /// Number of remote workers, instead of what the seed says.
     #[arg(long)]
     remotes: Option<u64>,
 }
@@ -197,6 +197,13 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_without_a_first_seed_parses() {
+        for command in ["run", "report"] {
+            assert!(Cli::try_parse_from(["windlass-sim", command]).is_ok());
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Runs of seeds, and what is shown of them.
 
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{IsTerminal, Write as _, stderr};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,12 +18,23 @@ const TWICE_EVERY: u64 = 16;
 const WHOLE_BATCH: u64 = 1_000;
 /// How many lines of a failing run are shown.
 const LINES_SHOWN: usize = 60;
+/// The command that a failure tells to run.
+const PROGRAM: &str = "cargo run --release -p windlass-sim --";
+/// Drawn first seeds are at least this, and less than this plus `DRAWN_RANGE`. Seeds that tests, CI
+/// and the documentation name are far below.
+const DRAWN_FROM: u64 = 1_000_000_000_000_000;
+const DRAWN_RANGE: u64 = 1_000_000_000_000_000;
 
 pub(super) fn run(run: &Run, with_counts: bool) -> ExitCode {
     let (first, seeds) = match run.seed {
         Some(seed) => (seed, 1),
-        None => (run.first, run.seeds),
+        None => (run.first.unwrap_or_else(draw_first), run.seeds),
     };
+    if run.seed.or(run.first).is_none() {
+        let drawn =
+            format!("first seed {first}, drawn at random; to repeat this run, add --first {first}");
+        if run.json { eprintln!("{drawn}") } else { println!("{drawn}") }
+    }
     let set = run.set.overrides();
     let plan = Plan { store: run.set.store(), set, first, seeds, twice_every: TWICE_EVERY };
     let started = real_now();
@@ -42,9 +54,9 @@ pub(super) fn run(run: &Run, with_counts: bool) -> ExitCode {
     let whole = batch.seeds >= WHOLE_BATCH && set == Overrides::default();
     let missing = if whole { batch.coverage.missing() } else { Vec::new() };
     if run.json {
-        println!("{}", json(&batch, took, &missing, with_counts));
+        println!("{}", json(first, &batch, took, &missing, with_counts));
     } else {
-        print_summary(&batch, took, &missing, with_counts);
+        print_summary(first, &batch, took, &missing, with_counts);
     }
     match &batch.failure {
         Some(failure) => {
@@ -54,6 +66,13 @@ pub(super) fn run(run: &Run, with_counts: bool) -> ExitCode {
         None if missing.is_empty() => ExitCode::SUCCESS,
         None => ExitCode::from(2),
     }
+}
+
+/// A first seed by chance: it decides which seeds run, never what happens in one.
+#[expect(clippy::disallowed_types, reason = "it only picks the seeds, and is printed")]
+fn draw_first() -> u64 {
+    let drawn = std::hash::RandomState::new().build_hasher().finish();
+    DRAWN_FROM + drawn % DRAWN_RANGE
 }
 
 fn run_shown(plan: &Plan, quietly: bool) -> Batch {
@@ -75,11 +94,12 @@ fn rates(batch: &Batch, took: Duration) -> (u128, u128) {
     (per_second, u128::from(batch.coverage.millis) / millis)
 }
 
-fn print_summary(batch: &Batch, took: Duration, missing: &[String], with_counts: bool) {
+fn print_summary(first: u64, batch: &Batch, took: Duration, missing: &[String], counts: bool) {
     let (per_second, speed) = rates(batch, took);
     let seen = &batch.coverage;
     println!(
-        "{} seeds in {} ms: {}.{} seeds/s, {speed} simulated seconds per second",
+        "{} seeds from {first} on in {} ms: {}.{} seeds/s, \
+         {speed} simulated seconds per second",
         batch.seeds,
         took.as_millis(),
         per_second / 10,
@@ -93,7 +113,7 @@ fn print_summary(batch: &Batch, took: Duration, missing: &[String], with_counts:
         seen.events,
         seen.millis / 3_600_000
     );
-    if with_counts {
+    if counts {
         for (family, name, count) in seen.counts() {
             println!("{count:>10}  {family} {name}");
         }
@@ -108,7 +128,7 @@ fn print_summary(batch: &Batch, took: Duration, missing: &[String], with_counts:
     }
 }
 
-fn json(batch: &Batch, took: Duration, missing: &[String], with_counts: bool) -> String {
+fn json(first: u64, batch: &Batch, took: Duration, missing: &[String], counts: bool) -> String {
     let (per_second, speed) = rates(batch, took);
     let seen = &batch.coverage;
     let failure = match &batch.failure {
@@ -121,12 +141,12 @@ fn json(batch: &Batch, took: Duration, missing: &[String], with_counts: bool) ->
         ),
     };
     let missing: Vec<String> = missing.iter().map(|name| json_text(name)).collect();
-    let counts = seen.counts().into_iter().filter(|_| with_counts);
+    let counts = seen.counts().into_iter().filter(|_| counts);
     let counts: Vec<String> = counts
         .map(|(family, name, count)| format!("{}:{count}", json_text(&format!("{family} {name}"))))
         .collect();
     format!(
-        "{{\"seeds\":{},\"millis\":{},\"seeds_per_second\":{}.{},\
+        "{{\"first\":{first},\"seeds\":{},\"millis\":{},\"seeds_per_second\":{}.{},\
          \"simulated_seconds_per_second\":{speed},\"jobs\":{},\"runs\":{},\"commits\":{},\
          \"events\":{},\"simulated_millis\":{},\"missing\":[{}],\"counts\":{{{}}},\
          \"failure\":{failure}}}",
@@ -149,7 +169,7 @@ fn show(failure: &Failure, plan: &Plan, json: bool) {
     let rule = failure.violation.rule;
     let small = shrink::shrink(failure.seed, &plan.set, plan.store, rule);
     let command = format!(
-        "cargo run --release -p windlass-sim -- trace --seed {} --store {}{}",
+        "{PROGRAM} trace --seed {} --store {}{}",
         failure.seed,
         plan.store.word(),
         small.flags()
@@ -167,7 +187,12 @@ fn show(failure: &Failure, plan: &Plan, json: bool) {
     }
     let shown = outcome.violation.as_ref().unwrap_or(&failure.violation);
     print_history(&outcome.lines, &shown.what);
+    let (first, seeds, store) = (plan.first, plan.seeds, plan.store.word());
     println!("\nviolated: {shown}\nshow it:  {command}");
+    println!(
+        "run all:  {PROGRAM} run --first {first} --seeds {seeds} --store {store}{}",
+        plan.set.flags()
+    );
 }
 
 /// The history of the first job that a text names.
@@ -220,4 +245,16 @@ pub(super) fn hunt(hunt: &Hunt) -> ExitCode {
         None => println!("none"),
     }
     ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_drawn_first_seeds_differ() {
+        let (one, other) = (draw_first(), draw_first());
+        assert_ne!(one, other);
+        assert!(one.min(other) >= DRAWN_FROM);
+    }
 }
