@@ -14,6 +14,7 @@ mod machine;
 mod measure;
 mod plot;
 mod proc;
+mod queues;
 mod redb_ceiling;
 mod report;
 mod restart;
@@ -53,6 +54,9 @@ enum Scenario {
     Idle(idle::Idle),
     /// Claim and complete through the runtime beside many queued or done jobs, and beside few.
     Backlog(backlog::Options),
+    /// Claim and complete the same number of jobs from one queue and from many, with one kind of
+    /// job and with many, through `Store::commit`.
+    Queues(queues::Options),
     /// Whole lives of jobs with payloads of 100 bytes to 1 MiB, beside the same commits.
     Payload(sweep::Payload),
     /// Claim and complete with 1 to 1024 jobs at once, beside the same commits.
@@ -92,6 +96,7 @@ fn run(scenario: Scenario) -> measure::Outcome<String> {
         Scenario::Pickup(options) => idle::pickup(&options)?,
         Scenario::Idle(options) => idle::idle(&options)?,
         Scenario::Backlog(options) => backlog::run(&options)?,
+        Scenario::Queues(options) => queues::run(&options)?,
         Scenario::Payload(options) => sweep::payload(&options)?,
         Scenario::Workers(options) => sweep::workers(&options)?,
         Scenario::Restart(options) => restart::run(&options)?,

@@ -168,6 +168,31 @@ pub(crate) const SECTIONS: &[Section] = &[
         }],
     },
     Section {
+        name: "queues",
+        title: "Many queues",
+        says: "Claim and complete the same number of jobs, spread evenly over queues and kinds, \
+               with `Store::commit`: each commit claims a batch for any queue and kind and \
+               completes the batch before it. The stores take turns. Ratio: to one queue with as \
+               many kinds. Aim: at least 0.8 with 2 000 queues.",
+        runs: &[
+            "queues --store sqlite --jobs {40000|200} --rounds {3|1}",
+            "queues --store sqlite --batch 100 --jobs {40000|200} --rounds {3|1}",
+            "queues --store redb --jobs {40000|200} --rounds {3|1}",
+            "queues --store redb --batch 100 --jobs {40000|200} --rounds {3|1}",
+        ],
+        has_dir: true,
+        scenario: "queues",
+        columns: &[
+            ("store", "store"),
+            ("batch", "jobs per commit"),
+            ("kinds", "kinds"),
+            ("queues", "queues"),
+            ("jobs_per_s", "claimed and completed/s"),
+            ("ratio", "ratio"),
+        ],
+        plots: &[],
+    },
+    Section {
         name: "pickup",
         title: "An idle queue",
         says: "From the call of enqueue, which syncs once, to the start of the handler; beside one \

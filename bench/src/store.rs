@@ -198,7 +198,7 @@ fn round(options: &Options) -> Outcome<Round> {
 }
 
 /// Whose turn it is: nobody is always the first.
-fn order(turn: usize, contenders: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn order(turn: usize, contenders: usize) -> impl Iterator<Item = usize> {
     (0..contenders).map(move |at| (at + turn) % contenders)
 }
 

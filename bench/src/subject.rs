@@ -25,6 +25,12 @@ pub(crate) trait Measured: Contender {
     /// Enqueues so many jobs for next year, with the highest priority.
     fn schedule(&mut self, jobs: usize) -> Outcome<()>;
 
+    /// Enqueues these jobs in one commit; an error if one of them is refused.
+    fn enqueue_jobs(&mut self, jobs: Vec<NewJob>) -> Outcome<()>;
+
+    /// Number of completed jobs in all queues.
+    fn done(&mut self) -> Outcome<u64>;
+
     /// How long reads take.
     fn reads(&mut self) -> Outcome<Reads>;
 }
@@ -103,6 +109,19 @@ impl<S: Store> Measured for Subject<S> {
         commands.enqueues = vec![new; jobs];
         self.store.commit(self.now(), &commands)?;
         Ok(())
+    }
+
+    fn enqueue_jobs(&mut self, jobs: Vec<NewJob>) -> Outcome<()> {
+        let mut commands = self.batch();
+        commands.enqueues = jobs;
+        let out = self.store.commit(self.now(), &commands)?;
+        out.enqueues.into_iter().try_for_each(|receipt| receipt.map(drop))?;
+        Ok(())
+    }
+
+    fn done(&mut self) -> Outcome<u64> {
+        let queues = self.store.reader()?.queues()?;
+        Ok(queues.iter().map(|queue| queue.total().get(View::Done)).sum())
     }
 
     fn reads(&mut self) -> Outcome<Reads> {
