@@ -4,6 +4,7 @@
 mod all;
 mod backlog;
 mod bare;
+mod cancel;
 mod contender;
 mod flat;
 mod http;
@@ -50,6 +51,11 @@ enum Scenario {
     Drain(lifecycle::Options),
     /// How soon an idle runtime starts a job, beside one sync of the same disk.
     Pickup(idle::Pickup),
+    /// Measure how soon a handler is asked to stop when another process cancels its job.
+    Cancel(cancel::Options),
+    /// Cancel jobs at given instants: the other process of `cancel`.
+    #[command(hide = true)]
+    CancelFrom(cancel::CancelFrom),
     /// What a runtime takes while nothing is to be done.
     Idle(idle::Idle),
     /// Claim and complete through the runtime beside many queued or done jobs, and beside few.
@@ -94,6 +100,8 @@ fn run(scenario: Scenario) -> measure::Outcome<String> {
         Scenario::Lifecycle(options) => lifecycle::lifecycle(&options)?,
         Scenario::Drain(options) => lifecycle::drain(&options)?,
         Scenario::Pickup(options) => idle::pickup(&options)?,
+        Scenario::Cancel(options) => cancel::run(&options)?,
+        Scenario::CancelFrom(options) => cancel::from(&options)?,
         Scenario::Idle(options) => idle::idle(&options)?,
         Scenario::Backlog(options) => backlog::run(&options)?,
         Scenario::Queues(options) => queues::run(&options)?,

@@ -210,6 +210,25 @@ pub(crate) const SECTIONS: &[Section] = &[
         plots: &[],
     },
     Section {
+        name: "cancel",
+        title: "Cancelled by another process",
+        says: "From an acknowledged cancel in one process to the moment at which the handler in \
+               another process is asked to stop; SQLite only, since a redb file belongs to one \
+               process. Cancels come at random moments of one heartbeat interval, a third of the \
+               lease. Aim: p99 of at most 1 000 ms.",
+        runs: &["cancel --store sqlite --leases {30,120|1,2} --jobs {200|10}"],
+        has_dir: true,
+        scenario: "cancel",
+        columns: &[
+            ("store", "store"),
+            ("lease_s", "lease s"),
+            ("p50_ms", "p50 ms"),
+            ("p99_ms", "p99 ms"),
+            ("max_ms", "max ms"),
+        ],
+        plots: &[],
+    },
+    Section {
         name: "idle",
         title: "What doing nothing costs",
         says: "A runtime without work; `alone` says that no other process writes.",
