@@ -7,10 +7,12 @@ use std::process::Command;
 
 use clap::Args;
 use tempfile::TempDir;
+use windlass_core::{Kind, NewJob, Payload};
 
-use crate::contender::{Contender, batches};
+use crate::contender::{Contender, batches, payload};
 use crate::measure::{Line, Outcome};
 use crate::store::Which;
+use crate::subject::Measured;
 
 /// What to count.
 #[derive(Debug, Args)]
@@ -37,16 +39,21 @@ pub(crate) struct Options {
 enum Act {
     Enqueue,
     Work,
+    /// The same work, with jobs of [`KINDS`] kinds in the one queue.
+    WorkKinds,
 }
 
 /// Every path, by name.
-const PATHS: [(&str, Which, Act); 6] = [
+const PATHS: [(&str, Which, Act); 9] = [
     ("memory-enqueue", Which::Memory, Act::Enqueue),
     ("memory-work", Which::Memory, Act::Work),
+    ("memory-work-kinds", Which::Memory, Act::WorkKinds),
     ("redb-enqueue", Which::Redb, Act::Enqueue),
     ("redb-work", Which::Redb, Act::Work),
+    ("redb-work-kinds", Which::Redb, Act::WorkKinds),
     ("sqlite-enqueue", Which::Sqlite, Act::Enqueue),
     ("sqlite-work", Which::Sqlite, Act::Work),
+    ("sqlite-work-kinds", Which::Sqlite, Act::WorkKinds),
 ];
 
 /// How many jobs a commit takes, how many are counted, and how many go before.
@@ -55,6 +62,8 @@ const COUNTED: usize = 2_000;
 const BEFORE: usize = 1_000;
 /// How large payloads are, in bytes.
 const PAYLOAD: usize = 100;
+/// How many kinds there are where there are several; neighbours are of different ones.
+const KINDS: usize = 20;
 
 /// The C library picks how it copies by what the processor can do; with this it picks the plainest
 /// way everywhere. Without it, counts of two processors differ by up to 19 %.
@@ -157,14 +166,24 @@ fn folder() -> Outcome<TempDir> {
 fn act(which: Which, act: Act) -> Outcome<()> {
     let folder = folder()?;
     let mut store = which.open(&folder.path().join("jobs"), PAYLOAD)?;
-    each(&mut *store, BEFORE + COUNTED, Act::Enqueue)?;
     match act {
-        Act::Enqueue => counted_region(&mut *store, act),
-        Act::Work => {
-            each(&mut *store, BEFORE, act)?;
-            counted_region(&mut *store, act)
-        }
+        Act::Enqueue | Act::Work => each(&mut *store, BEFORE + COUNTED, Act::Enqueue)?,
+        Act::WorkKinds => enqueue_kinds(&mut *store, BEFORE + COUNTED)?,
     }
+    if act != Act::Enqueue {
+        each(&mut *store, BEFORE, act)?;
+    }
+    counted_region(&mut *store, act)
+}
+
+/// Enqueues jobs of every kind in turn.
+fn enqueue_kinds(store: &mut dyn Measured, jobs: usize) -> Outcome<()> {
+    let text = Payload::new(&payload(PAYLOAD))?;
+    let kinds = (0..KINDS).map(|at| Kind::new(&format!("kind-{at}")));
+    let kinds: Vec<Kind> = kinds.collect::<Result<_, _>>()?;
+    let one_each = kinds.into_iter().map(|kind| NewJob::new(kind, text.clone()));
+    let jobs: Vec<NewJob> = one_each.cycle().take(jobs).collect();
+    jobs.chunks(BATCH).try_for_each(|jobs| store.enqueue_jobs(jobs.to_vec()))
 }
 
 /// Callgrind counts from when this is entered until it is left; it knows it by its name.
@@ -176,7 +195,7 @@ fn counted_region(contender: &mut dyn Contender, act: Act) -> Outcome<()> {
 fn each(contender: &mut dyn Contender, jobs: usize, act: Act) -> Outcome<()> {
     batches(jobs, BATCH).try_for_each(|jobs| match act {
         Act::Enqueue => contender.enqueue(jobs),
-        Act::Work => contender.work(jobs),
+        Act::Work | Act::WorkKinds => contender.work(jobs),
     })
 }
 

@@ -18,7 +18,7 @@ type Raw = &'static [u8];
 const META: TableDefinition<Raw, u64> = TableDefinition::new("meta");
 const JOBS: TableDefinition<u64, Raw> = TableDefinition::new("jobs");
 const PAYLOADS: TableDefinition<u64, Raw> = TableDefinition::new("payloads");
-const READY: TableDefinition<&[u8; 26], ()> = TableDefinition::new("ready");
+const READY: TableDefinition<&[u8; 34], ()> = TableDefinition::new("ready2");
 const WAITING: TableDefinition<&[u8; 20], ()> = TableDefinition::new("waiting");
 const LEASED: TableDefinition<&[u8; 16], Raw> = TableDefinition::new("leased");
 const DONE: TableDefinition<&[u8; 16], ()> = TableDefinition::new("done");
@@ -30,6 +30,7 @@ const CACHE: usize = 128 * 1024 * 1024;
 /// The number of everything that has one: the first and only queue, kind and retry policy.
 const ONE: u8 = 1;
 const VERSION: u8 = 1;
+const JOB_VERSION: u8 = 2;
 
 /// A bare database with our tables.
 pub(crate) struct RedbCeiling {
@@ -103,7 +104,7 @@ impl RedbCeiling {
     }
 
     fn row(&self, row: &mut Vec<u8>, view: View) {
-        put_job(row, view);
+        put_job(row, view, self.payload.len() as u64);
         if self.in_row {
             row.extend_from_slice(self.payload.as_bytes());
         }
@@ -128,7 +129,7 @@ impl RedbCeiling {
             return Err("there is nothing to claim".into());
         };
         let ids = id_of(first)..=id_of(last);
-        ready.retain_in::<&[u8; 26], _>(first..=last, |_, ()| false)?;
+        ready.retain_in::<&[u8; 34], _>(first..=last, |_, ()| false)?;
         let mut waiting = txn.open_table(WAITING)?;
         let (first, last) = (waiting_key(*ids.start()), waiting_key(*ids.end()));
         waiting.retain_in::<&[u8; 20], _>(&first..=&last, |_, ()| false)?;
@@ -224,17 +225,17 @@ impl Contender for RedbCeiling {
 
 // Keys and rows, as the store writes them.
 
-fn ready_key(id: u64) -> [u8; 26] {
-    let mut key = [0; 26];
-    (key[3], key[7]) = (ONE, ONE);
-    key[8..10].copy_from_slice(&i16::MAX.to_be_bytes());
-    key[10..].copy_from_slice(&time_key(0, id));
+fn ready_key(id: u64) -> [u8; 34] {
+    let mut key = [0; 34];
+    // Class 0, with its sign turned, and turn 0.
+    (key[3], key[7], key[8]) = (ONE, ONE, 0x80);
+    key[18..].copy_from_slice(&time_key(0, id));
     key
 }
 
-fn id_of(ready: &[u8; 26]) -> u64 {
+fn id_of(ready: &[u8; 34]) -> u64 {
     let mut id = [0; 8];
-    id.copy_from_slice(&ready[18..]);
+    id.copy_from_slice(&ready[26..]);
     u64::from_be_bytes(id)
 }
 
@@ -253,15 +254,16 @@ fn time_key(since: i64, id: u64) -> [u8; 16] {
     key
 }
 
-/// A job's row. Everything happens at one instant, but for the end of its lease.
-fn put_job(out: &mut Vec<u8>, view: View) {
+/// A job's row. Everything happens at one instant, but for the end of its lease. Its rank is made
+/// of its priority and when it is due, and so is not written out.
+fn put_job(out: &mut Vec<u8>, view: View, payload_bytes: u64) {
     let (flags, claims, at) = match view {
         View::Queued => (0, 0, 0),
         View::Processing => (0x10 | 2, 1, LEASE),
         View::Done => (0x10 | 3, 1, 0),
     };
-    out.extend_from_slice(&[VERSION, flags, 0]);
-    for number in [ONE.into(), ONE.into(), ONE.into(), 0, claims, 3, claims, 0] {
+    out.extend_from_slice(&[JOB_VERSION, flags, 0]);
+    for number in [payload_bytes, ONE.into(), ONE.into(), ONE.into(), 0, claims, 3, claims, 0] {
         put(out, number);
     }
     put(out, LEASE.cast_unsigned());

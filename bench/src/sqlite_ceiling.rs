@@ -28,9 +28,9 @@ pub(crate) struct SqliteCeiling {
 /// The columns of a job; its payload comes last where it stands in the row.
 macro_rules! columns {
     () => {
-        "id, view, at, queue, kind, rank, run_at, attempts, max_retries, epoch, generation, \
-         visibility_timeout, retry, created_at, updated_at, started_at, timeout, spent, \
-         lease_length, worker, idempotency_key"
+        "id, view, at, queue, kind, class, run_at, attempts, max_retries, epoch, generation, \
+         visibility_timeout, retry, created_at, updated_at, turn, due, priority, payload_bytes, \
+         started_at, timeout, spent, lease_length, worker, idempotency_key"
     };
 }
 
@@ -38,19 +38,19 @@ const INSERT: &str = concat!(
     "INSERT INTO jobs (",
     columns!(),
     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-     ?19, ?20, ?21)"
+     ?19, ?20, ?21, ?22, ?23, ?24, ?25)"
 );
 const INSERT_IN_ROW: &str = concat!(
     "INSERT INTO jobs (",
     columns!(),
     ", payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
-     ?17, ?18, ?19, ?20, ?21, ?22)"
+     ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)"
 );
 const PAYLOAD: &str = "INSERT INTO payloads (job, text) VALUES (?1, ?2)";
 const FIND: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM jobs WHERE view = 0 AND queue = 1 AND kind = 1 ORDER BY rank, run_at, id LIMIT ?1"
+    " FROM jobs WHERE view = 0 AND queue = 1 AND kind = 1 ORDER BY class, turn, due, id LIMIT ?1"
 );
 const READ_PAYLOAD: &str = "SELECT text FROM payloads WHERE job = ?1";
 const READ_IN_ROW: &str = "SELECT payload FROM jobs WHERE id = ?1";
@@ -101,6 +101,7 @@ impl SqliteCeiling {
 
     fn insert(&self, from: i64, to: i64) -> Outcome<()> {
         let none = None::<i64>;
+        let bytes = i64::try_from(self.payload.len())?;
         if self.in_row {
             let mut insert = self.conn.prepare_cached(INSERT_IN_ROW)?;
             for id in from..=to {
@@ -120,6 +121,10 @@ impl SqliteCeiling {
                     1,
                     NOW,
                     NOW,
+                    0,
+                    NOW,
+                    0,
+                    bytes,
                     none,
                     none,
                     none,
@@ -134,8 +139,8 @@ impl SqliteCeiling {
         let mut insert = self.conn.prepare_cached(INSERT)?;
         for id in from..=to {
             insert.execute(params![
-                id, 0, NOW, 1, 1, 0, NOW, 0, 3, 0, 0, LEASE, 1, NOW, NOW, none, none, none, none,
-                none, none
+                id, 0, NOW, 1, 1, 0, NOW, 0, 3, 0, 0, LEASE, 1, NOW, NOW, 0, NOW, 0, bytes, none,
+                none, none, none, none, none
             ])?;
         }
         let mut insert = self.conn.prepare_cached(PAYLOAD)?;
@@ -192,7 +197,7 @@ impl SqliteCeiling {
 /// A row as a claim hands it out.
 #[expect(dead_code, reason = "it is read because a worker wants it")]
 struct Found {
-    numbers: [i64; 15],
+    numbers: [i64; 19],
     started_at: Option<i64>,
     timeout: Option<i64>,
     spent: Option<i64>,
@@ -200,16 +205,16 @@ struct Found {
 }
 
 fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
-    let mut numbers = [0; 15];
+    let mut numbers = [0; 19];
     for (at, number) in numbers.iter_mut().enumerate() {
         *number = row.get(at)?;
     }
     Ok(Found {
         numbers,
-        started_at: row.get(15)?,
-        timeout: row.get(16)?,
-        spent: row.get(17)?,
-        key: row.get(20)?,
+        started_at: row.get(19)?,
+        timeout: row.get(20)?,
+        spent: row.get(21)?,
+        key: row.get(24)?,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use crate::limits::ERROR_BYTES;
+use crate::limits::{ATTEMPTS_KEPT, ERROR_BYTES};
 use crate::{Epoch, Excerpt, FailureKind, Job, JobId, Verdict, Wall, WorkerId};
 
 /// How an attempt that did not complete ended.
@@ -97,6 +97,12 @@ impl Attempt {
         );
         let attempt = Self::ended(held, AttemptOutcome::Expired, now)?;
         Some(Self { error: Some(Excerpt::head(&text, ERROR_BYTES)), ..attempt })
+    }
+
+    /// The newest epoch of its job whose attempt is no longer kept beside this one.
+    pub fn drops_up_to(&self) -> Option<Epoch> {
+        let epoch = self.epoch.get().checked_sub(ATTEMPTS_KEPT).filter(|epoch| *epoch > 0)?;
+        Some(Epoch::new(epoch))
     }
 
     fn ended(held: &Job, outcome: AttemptOutcome, now: Wall) -> Option<Self> {

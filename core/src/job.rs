@@ -2,12 +2,11 @@
 //!
 //! Each state owns the data that only it has, so a queued job with a lease cannot be written down.
 
-use core::cmp::Ordering;
 use core::fmt;
 
 use crate::{
     Epoch, IdempotencyKey, JobId, JobTimeout, Kind, LeaseLength, LeaseToken, MaxRetries, Priority,
-    QueueName, RetryPolicy, Verdict, Wall, WorkerId,
+    QueueName, Rank, RetryPolicy, Verdict, Wall, WorkerId,
 };
 
 /// One unit of work, as stored. [`transition`](crate::transition()) alone changes it.
@@ -21,6 +20,8 @@ pub struct Job {
     pub kind: Kind,
     /// Higher runs first.
     pub priority: Priority,
+    /// Its place among the ready jobs.
+    pub rank: Rank,
     /// Where it is, with what only that state knows.
     pub state: State,
     /// Claims charged in this generation.
@@ -41,6 +42,8 @@ pub struct Job {
     pub retry: RetryPolicy,
     /// The client's name for the request that made it.
     pub idempotency_key: Option<IdempotencyKey>,
+    /// The length of its payload in bytes, known before the payload is read.
+    pub payload_bytes: u32,
     /// When it was enqueued.
     pub created_at: Wall,
     /// When its row last changed.
@@ -60,11 +63,6 @@ impl Job {
         self.attempts < self.max_retries.attempts()
     }
 
-    /// Its place among the ready jobs.
-    pub fn rank(&self) -> Rank {
-        Rank { priority: self.priority, run_at: self.run_at, id: self.id }
-    }
-
     /// When it was finished, if it is.
     pub fn finished_at(&self) -> Option<Wall> {
         match self.state {
@@ -75,8 +73,8 @@ impl Job {
         }
     }
 
-    /// Where it stands.
-    pub fn standing(&self) -> Standing {
+    /// Where a store finds it. This is the one place that knows the instant a view is ordered by.
+    pub fn index_key(&self) -> IndexKey {
         let at = match &self.state {
             State::Queued { .. } => self.run_at,
             State::Processing(lease) => lease.until,
@@ -84,9 +82,10 @@ impl Job {
             | State::Failed { finished_at, .. }
             | State::Cancelled { finished_at, .. } => *finished_at,
         };
-        Standing {
+        IndexKey {
             view: self.state.view(),
             at,
+            rank: self.rank,
             run_at: self.run_at,
             generation: self.generation,
             epoch: self.epoch,
@@ -102,14 +101,16 @@ impl Job {
     }
 }
 
-/// Where a job stands among the others: all of it that can change and by which a store finds it.
+/// Where a store finds a job: everything that can change and that an index is built from. It is
+/// also the precondition of a write: the row that is replaced must still have this key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct IndexKey {
     /// Its view.
     pub view: View,
-    /// The instant by which its view is ordered: when it is due, when its lease ends, when it
-    /// finished.
+    /// The instant its view is ordered by: when it is due, when its lease ends, when it finished.
     pub at: Wall,
+    /// Its place among the ready jobs.
+    pub rank: Rank,
     /// When it is, or was, due.
     pub run_at: Wall,
     /// How often it was replayed.
@@ -126,7 +127,7 @@ pub enum State {
         /// Whether it has fallen due: only then may it be claimed.
         ready: bool,
         /// The verdict its latest token gave, until it is claimed again.
-        spent: Option<Spent>,
+        spent: Option<LastVerdict>,
     },
     /// Leased to a worker.
     Processing(Lease),
@@ -140,14 +141,14 @@ pub enum State {
         /// When.
         finished_at: Wall,
         /// The verdict its latest token gave; none if its lease expired.
-        spent: Option<Spent>,
+        spent: Option<LastVerdict>,
     },
     /// Cancelled before it finished.
     Cancelled {
         /// When.
         finished_at: Wall,
         /// The verdict its latest token gave; none if it was cancelled while running.
-        spent: Option<Spent>,
+        spent: Option<LastVerdict>,
     },
 }
 
@@ -170,12 +171,12 @@ impl State {
     }
 
     /// The verdict the latest token gave, as long as the job was not claimed since.
-    pub fn spent(&self) -> Option<Spent> {
+    pub fn spent(&self) -> Option<LastVerdict> {
         match self {
             Self::Queued { spent, .. }
             | Self::Failed { spent, .. }
             | Self::Cancelled { spent, .. } => *spent,
-            Self::Done { .. } => Some(Spent::Completed),
+            Self::Done { .. } => Some(LastVerdict::Completed),
             Self::Processing(_) => None,
         }
     }
@@ -194,7 +195,7 @@ pub struct Lease {
 
 /// What the holder of a lease made of it, and what became of the job: the answer to a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Spent {
+pub enum LastVerdict {
     /// Completed.
     Completed,
     /// Failed; the job waits for another attempt.
@@ -209,7 +210,7 @@ pub enum Spent {
     Snoozed,
 }
 
-impl Spent {
+impl LastVerdict {
     /// Every way, in the order of their stored codes.
     pub const ALL: [Self; 6] = [
         Self::Completed,
@@ -332,38 +333,19 @@ impl View {
         }
     }
 
-    /// Its place among the counters.
+    /// Its place among the counters, and its code in a store.
     pub fn index(self) -> usize {
         self as usize
+    }
+
+    /// The view with this code, if there is one.
+    pub fn from_index(index: usize) -> Option<Self> {
+        Self::ALL.get(index).copied()
     }
 }
 
 impl fmt::Display for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
-    }
-}
-
-/// A job's place among the ready ones; the least runs first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Rank {
-    /// Higher first.
-    pub priority: Priority,
-    /// Then the one due earlier.
-    pub run_at: Wall,
-    /// Then the one enqueued earlier.
-    pub id: JobId,
-}
-
-impl Ord for Rank {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let by_priority = other.priority.cmp(&self.priority);
-        by_priority.then(self.run_at.cmp(&other.run_at)).then(self.id.cmp(&other.id))
-    }
-}
-
-impl PartialOrd for Rank {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
     }
 }

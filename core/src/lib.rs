@@ -4,8 +4,8 @@
 //!
 //! * **rules** ([`transition`], [`RetryPolicy`], [`explain()`]): total functions over plain data;
 //! * **[`machine`]**: the dispatcher as a state machine that is fed inputs and asked for effects;
-//! * **[`store`]**: the contract a store keeps, and [`apply()`], which runs a batch of commands
-//!   through a store's transaction. It is the only place where commands meet stored jobs.
+//! * **[`store`]**: the contract a store keeps, and [`Apply`], which decides a batch of commands on
+//!   the rows that a store finds. It is the only place where commands meet stored jobs.
 //!
 //! Nothing here reads a clock, draws a random number or blocks: time comes in as [`Now`] or
 //! [`Wall`], jitter is a hash of the lease token, and the driver does the waiting.
@@ -14,7 +14,7 @@
 
 extern crate alloc;
 
-pub mod apply;
+mod apply;
 mod attempt;
 mod bounded;
 mod demand;
@@ -27,13 +27,14 @@ pub mod machine;
 mod name;
 mod new_job;
 mod queue;
+mod rank;
 mod retry;
 pub mod store;
 mod text;
 mod time;
 mod transition;
 
-pub use apply::apply;
+pub use apply::{Apply, Step as ApplyStep};
 pub use attempt::{Attempt, AttemptOutcome};
 pub use bounded::{
     Delay, JobTimeout, LeaseLength, MaxQueued, MaxRetries, MaxRunning, OutOfRange, Priority,
@@ -42,12 +43,13 @@ pub use demand::{Demand, DemandError, Kinds, Queues};
 pub use explain::{Explanation, Reason, Surroundings, explain};
 pub use id::{BatchId, Epoch, JobId, LeaseToken, ParseIdError, ProcessId, RequestId};
 pub use idempotency::{Fingerprint, FingerprintBuilder, Idempotency, KeyRecord, KeyRuling};
-pub use job::{Job, Lease, Rank, Spent, Standing, State, StateName, View};
+pub use job::{IndexKey, Job, LastVerdict, Lease, State, StateName, View};
 pub use name::{
     IdempotencyKey, Kind, NameError, NameProblem, QueueName, SettingKey, SettingValue, WorkerId,
 };
 pub use new_job::{EnqueueRefused, NewJob, Policy, Receipt, Terms, When};
 pub use queue::{Counts, Gate, Queue, QueueRow, QueueSettings};
+pub use rank::Rank;
 pub use retry::{RetryError, RetryPolicy, Strategy};
 pub use text::{Excerpt, Payload, PayloadError};
 pub use time::{Millis, Mono, Now, Wall};

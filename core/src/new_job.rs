@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::limits::{KINDS_PER_QUEUE, MAX_AHEAD, QUEUES};
 use crate::{
     Delay, Epoch, Fingerprint, FingerprintBuilder, Idempotency, Job, JobId, JobTimeout, Kind,
-    LeaseLength, MaxQueued, MaxRetries, Millis, Payload, Priority, QueueName, QueueSettings,
+    LeaseLength, MaxQueued, MaxRetries, Millis, Payload, Priority, QueueName, QueueSettings, Rank,
     RetryPolicy, State, Strategy, Wall,
 };
 
@@ -233,6 +233,7 @@ impl NewJob {
             queue: self.queue.clone(),
             kind: self.kind.clone(),
             priority: self.priority,
+            rank: Rank::new(self.priority, run_at, id),
             state: State::Queued { ready: run_at <= now, spent: None },
             attempts: 0,
             max_retries: terms.max_retries,
@@ -243,6 +244,7 @@ impl NewJob {
             visibility_timeout: terms.visibility_timeout,
             retry: terms.retry,
             idempotency_key: self.idempotency.as_ref().map(|idem| idem.key.clone()),
+            payload_bytes: self.payload.bytes(),
             created_at: now,
             updated_at: now,
             started_at: None,

@@ -32,6 +32,11 @@ impl Queue {
         }
     }
 
+    /// Whether what is counted of it decides on anything: only then is it looked at.
+    pub fn is_limited(&self) -> bool {
+        self.settings.is_limited()
+    }
+
     /// The limit that one more job would break, if this many wait.
     pub fn full(&self, waiting: u64) -> Option<MaxQueued> {
         self.settings.max_queued.filter(|most| waiting >= most.get())
@@ -64,6 +69,13 @@ pub struct QueueSettings {
     pub timeout: Option<JobTimeout>,
     /// The retry policy of jobs that do not say.
     pub retry: Option<RetryPolicy>,
+}
+
+impl QueueSettings {
+    /// Whether the number of its jobs is limited.
+    pub fn is_limited(&self) -> bool {
+        self.concurrency.is_some() || self.max_queued.is_some()
+    }
 }
 
 /// How many jobs stand in each [`View`].

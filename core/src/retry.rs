@@ -100,6 +100,29 @@ impl RetryPolicy {
         }
     }
 
+    /// The policy as stores keep it: strategy, factor, initial wait, cap, jitter. The codes never
+    /// change.
+    pub fn to_stored(&self) -> [u64; 5] {
+        let (strategy, factor) = match self.strategy {
+            Strategy::Fixed => (0, 0),
+            Strategy::Linear => (1, 0),
+            Strategy::Exponential { factor } => (2, factor),
+        };
+        [strategy, factor.into(), self.initial.get(), self.cap.get(), self.jitter.into()]
+    }
+
+    /// Reads what [`to_stored`](Self::to_stored) has written; `None` if it cannot have.
+    pub fn from_stored([strategy, factor, initial, cap, jitter]: [u64; 5]) -> Option<Self> {
+        let strategy = match strategy {
+            0 => Strategy::Fixed,
+            1 => Strategy::Linear,
+            2 => Strategy::Exponential { factor: u32::try_from(factor).ok()? },
+            _ => return None,
+        };
+        let jitter = u32::try_from(jitter).ok()?;
+        Self::new(strategy, Millis::new(initial), Millis::new(cap), jitter).ok()
+    }
+
     /// How the wait grows.
     pub fn strategy(&self) -> Strategy {
         self.strategy

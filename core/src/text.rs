@@ -70,6 +70,11 @@ impl Payload {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Its length in bytes, at most [`PAYLOAD_BYTES`].
+    pub fn bytes(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
 }
 
 impl fmt::Debug for Payload {

@@ -10,8 +10,8 @@ use thiserror::Error;
 
 use crate::limits::{CLOCK_STEP, ERROR_BYTES};
 use crate::{
-    Delay, Epoch, Excerpt, Gate, Job, Lease, LeaseLength, Payload, Spent, State, StateName, Wall,
-    WorkerId,
+    Delay, Epoch, Excerpt, Gate, Job, LastVerdict, Lease, LeaseLength, Payload, Rank, State,
+    StateName, Wall, WorkerId,
 };
 
 /// What can happen to a job.
@@ -355,11 +355,11 @@ fn settle(job: &Job, epoch: Epoch, verdict: &Verdict, now: Wall) -> Result<Step,
         Verdict::Complete { .. } => Ok(moved(job, now, State::Done { finished_at: now })),
         Verdict::Fail(failure) => Ok(Step::Moved(fail(job, failure, now))),
         Verdict::Snooze { delay } => {
-            Ok(Step::Moved(give_back(job, now, delay.from(now), Spent::Snoozed)))
+            Ok(Step::Moved(give_back(job, now, delay.from(now), LastVerdict::Snoozed)))
         }
         // It keeps its place: an attempt that our own shutdown cut short goes first again.
         Verdict::Release => {
-            Ok(Step::Moved(give_back(job, now, job.run_at.min(now), Spent::Released)))
+            Ok(Step::Moved(give_back(job, now, job.run_at.min(now), LastVerdict::Released)))
         }
     }
 }
@@ -367,25 +367,26 @@ fn settle(job: &Job, epoch: Epoch, verdict: &Verdict, now: Wall) -> Result<Step,
 fn fail(job: &Job, failure: &Failure, now: Wall) -> Job {
     let dead = |spent| State::Failed { finished_at: now, spent: Some(spent) };
     if !failure.retryable {
-        return with(job, now, dead(Spent::Permanent));
+        return with(job, now, dead(LastVerdict::Permanent));
     }
     if !job.has_attempts_left() {
-        return with(job, now, dead(Spent::Exhausted));
+        return with(job, now, dead(LastVerdict::Exhausted));
     }
     let asked = failure.retry_in.map(Delay::millis);
     let wait = asked.unwrap_or_else(|| job.retry.backoff(job.attempts, job.token()));
-    requeue(job, now, now.plus(wait), Some(Spent::Retried))
+    requeue(job, now, now.plus(wait), Some(LastVerdict::Retried))
 }
 
-fn give_back(job: &Job, now: Wall, run_at: Wall, spent: Spent) -> Job {
+fn give_back(job: &Job, now: Wall, run_at: Wall, spent: LastVerdict) -> Job {
     let mut next = requeue(job, now, run_at, Some(spent));
     next.attempts = job.attempts.saturating_sub(1);
     next
 }
 
-fn requeue(job: &Job, now: Wall, run_at: Wall, spent: Option<Spent>) -> Job {
+fn requeue(job: &Job, now: Wall, run_at: Wall, spent: Option<LastVerdict>) -> Job {
     let mut next = with(job, now, State::Queued { ready: run_at <= now, spent });
     next.run_at = run_at;
+    next.rank = Rank::new(job.priority, run_at, job.id);
     next
 }
 

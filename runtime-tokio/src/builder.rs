@@ -20,7 +20,7 @@ use crate::metrics::{TaskFigures, WriterFigures};
 use crate::new_job::millis;
 use crate::queue::Queue;
 use crate::reads::Readers;
-use crate::shared::{Poker, Pulse, Shared, Tickets};
+use crate::shared::{ClockWaker, Pulse, Shared, Tickets};
 use crate::sync::{Mailbox, Mutex, Outbox, Slots, Weight};
 use crate::watch::{Events, Watchers};
 use crate::{Context, IntoVerdict, StartError, deliver, pool, supervise, writer};
@@ -67,6 +67,9 @@ pub struct Builder<S> {
 /// How many workers there are, unless somebody says otherwise.
 const WORKERS: usize = 16;
 
+/// Bytes of payloads that may wait for their commit, unless it is said otherwise.
+const WAITING_BYTES: usize = 64 * 1024 * 1024;
+
 impl<S> Builder<S>
 where
     S: Store + Send + 'static,
@@ -82,7 +85,7 @@ where
             clock: Arc::new(SystemClock),
             policy: Policy::default(),
             retention: Retention::default(),
-            room: Weight { items: limits.batch, bytes: limits.waiting_bytes / 2 },
+            room: Weight { items: limits.batch, bytes: WAITING_BYTES },
             limits,
             presence: None,
             alone: false,
@@ -244,7 +247,7 @@ where
         let handlers = self.named_handlers()?;
         let config = self.config(&handlers)?;
         let (shared, slots) = (self.shared(&config, !handlers.is_empty())?, config.worker.slots);
-        shared.clock.tell(Waker::from(Arc::new(Poker(Arc::downgrade(&shared)))));
+        shared.clock.tell(Waker::from(Arc::new(ClockWaker(Arc::downgrade(&shared)))));
         let machine = Machine::new(config);
         let (store, of_writer) = (self.store, Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("windlass-writer".into());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::Notify;
 use windlass_core::machine::{Input, StopReason};
-use windlass_core::store::{Beat, Beaten};
+use windlass_core::store::{Heartbeat, LeaseExtended};
 use windlass_core::{Epoch, Job, JobId, LeaseLength, LeaseToken, Millis, Mono, Payload, Verdict};
 
 use crate::new_job::millis;
@@ -187,18 +187,18 @@ impl Context {
     /// Extends the lease now, and proves that it is still ours: the last check before something
     /// that cannot be undone. Leases are extended without this, too, for as long as a handler
     /// runs.
-    pub async fn heartbeat(&self) -> Result<Beaten, ReportError> {
+    pub async fn heartbeat(&self) -> Result<LeaseExtended, ReportError> {
         self.beat(None).await
     }
 
     /// The same, and sets the length of the lease from now on.
-    pub async fn heartbeat_for(&self, length: Duration) -> Result<Beaten, ReportError> {
+    pub async fn heartbeat_for(&self, length: Duration) -> Result<LeaseExtended, ReportError> {
         let length = LeaseLength::new(millis(length));
         self.beat(Some(length.unwrap_or(LeaseLength::MAX))).await
     }
 
-    async fn beat(&self, extend: Option<LeaseLength>) -> Result<Beaten, ReportError> {
-        let beat = Beat { token: self.attempt.token(), extend, progress: None };
+    async fn beat(&self, extend: Option<LeaseLength>) -> Result<LeaseExtended, ReportError> {
+        let beat = Heartbeat { token: self.attempt.token(), extend, progress: None };
         self.queue().heartbeat(beat).await
     }
 
@@ -210,12 +210,12 @@ impl Context {
 
 /// An attempt that must be reported, whatever becomes of whoever runs it.
 #[derive(Debug)]
-pub(crate) struct Duty {
+pub(crate) struct RunningJob {
     attempt: Arc<Attempt>,
     open: bool,
 }
 
-impl Duty {
+impl RunningJob {
     pub(crate) fn new(attempt: Arc<Attempt>) -> Self {
         Self { attempt, open: true }
     }
@@ -235,7 +235,7 @@ impl Duty {
     }
 }
 
-impl Drop for Duty {
+impl Drop for RunningJob {
     fn drop(&mut self) {
         if self.open {
             self.attempt.shared.input(Input::Stopped { token: self.attempt.token() });

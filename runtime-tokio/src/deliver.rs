@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use windlass_core::machine::{Input, Run};
 
-use crate::context::{Attempt, Duty};
+use crate::context::{Attempt, RunningJob};
 use crate::handler::Handlers;
 use crate::lifecycle::AT_ONCE;
 use crate::pool;
@@ -34,14 +34,14 @@ pub(crate) async fn deliver(shared: Arc<Shared>, handlers: Arc<Handlers>) {
 }
 
 impl Shared {
-    fn put_in_line(&self, runs: &mut Vec<Duty>) {
+    fn put_in_line(&self, runs: &mut Vec<RunningJob>) {
         if !runs.is_empty() && !self.slots.put(runs) {
             // Nobody works any more: what is dropped here is given back.
             runs.clear();
         }
     }
 
-    fn deliver_one(self: &Arc<Self>, out: Out, runs: &mut Vec<Duty>) {
+    fn deliver_one(self: &Arc<Self>, out: Out, runs: &mut Vec<RunningJob>) {
         match out {
             Out::Answer(ticket, answer) => self.answer(&ticket, Response::Answer(answer)),
             Out::Run(run) => runs.push(self.begin(run)),
@@ -66,7 +66,7 @@ impl Shared {
     }
 
     /// Makes an attempt of a claimed job, which can be stopped from now on.
-    fn begin(self: &Arc<Self>, run: Run) -> Duty {
+    fn begin(self: &Arc<Self>, run: Run) -> RunningJob {
         let attempt = Arc::new(Attempt::new(run.job, run.payload, Arc::clone(self)));
         let mut attempts = lock(&self.attempts);
         // Attempts that have ended are swept out when they are the greater part.
@@ -75,7 +75,7 @@ impl Shared {
         }
         attempts.insert(attempt.token(), Arc::downgrade(&attempt));
         drop(attempts);
-        Duty::new(attempt)
+        RunningJob::new(attempt)
     }
 }
 

@@ -45,7 +45,7 @@ mod context;
 mod deliver;
 mod error;
 mod fingerprint;
-mod gather;
+mod group_commit;
 mod handler;
 mod lifecycle;
 mod metrics;

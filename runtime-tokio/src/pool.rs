@@ -16,7 +16,7 @@ use windlass_core::machine::StopReason;
 use windlass_core::{Failure, FailureKind, Verdict};
 
 use crate::Context;
-use crate::context::{Attempt, Duty};
+use crate::context::{Attempt, RunningJob};
 use crate::handler::{Handler, Handlers};
 use crate::metrics::End;
 use crate::shared::Shared;
@@ -66,7 +66,7 @@ async fn work(shared: &Shared, handlers: &Handlers, worker: usize) {
     }
 }
 
-async fn run_one(handlers: &Handlers, duty: Duty) {
+async fn run_one(handlers: &Handlers, duty: RunningJob) {
     let attempt = Arc::clone(duty.attempt());
     let started = attempt.shared.clock.micros();
     let handler = handlers.get(&attempt.job.kind);
@@ -133,7 +133,7 @@ async fn drive(
 }
 
 /// Reports what came of an attempt.
-fn finish(attempt: &Attempt, duty: Duty, verdict: Option<Verdict>, started: u64) {
+fn finish(attempt: &Attempt, duty: RunningJob, verdict: Option<Verdict>, started: u64) {
     // An error after a handler was told to stop is what being told to stop looks like from inside:
     // the machine knows why it was told, and whether that is to be charged.
     let told = attempt.stop_reason();

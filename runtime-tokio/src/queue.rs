@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use windlass_core::machine::{Answer, Input, Poll, Refused, Request, Run};
 use windlass_core::store::{
-    Admin, AdminDone, Beat, Beaten, Cause, Cursor, DeadFilter, Durability, Filter, JobDetail, Page,
-    Settle, WorkerRow,
+    Admin, AdminDone, Cause, Cursor, DeadFilter, Durability, Filter, Heartbeat, JobDetail,
+    LeaseExtended, Page, Settle, WorkerRow,
 };
 use windlass_core::{
     Attempt, Counts, Job, JobId, QueueName, QueueRow, QueueSettings, StateName, Wall, WorkerId,
@@ -293,7 +293,7 @@ impl Queue {
 
     async fn job_command(&self, command: Admin) -> Result<Job, CommandError> {
         match self.command(command).await? {
-            AdminDone::Job(job) => Ok(job),
+            AdminDone::Job(job) => Ok(*job),
             other => Err(unexpected(&other).into()),
         }
     }
@@ -345,9 +345,9 @@ impl Queue {
     }
 
     /// A worker's heartbeat.
-    pub async fn heartbeat(&self, beat: Beat) -> Result<Beaten, ReportError> {
-        match self.shared.ask(Request::Beat(beat), true).await? {
-            Answer::Beaten(result) => Ok(result?),
+    pub async fn heartbeat(&self, beat: Heartbeat) -> Result<LeaseExtended, ReportError> {
+        match self.shared.ask(Request::Heartbeat(beat), true).await? {
+            Answer::LeaseExtended(result) => Ok(result?),
             other => Err(unexpected(&other).into()),
         }
     }

@@ -12,7 +12,7 @@ use windlass_core::store::{Cause, Change, Durability};
 use windlass_core::{LeaseToken, Millis, RequestId, WorkerId};
 
 use crate::Clock;
-use crate::context::{Attempt, Duty};
+use crate::context::{Attempt, RunningJob};
 use crate::error::Unserved;
 use crate::lifecycle::Report;
 use crate::metrics::{TaskFigures, WriterFigures};
@@ -26,7 +26,7 @@ use crate::watch::{Events, Watchers};
 pub(crate) struct Shared {
     pub(crate) mailbox: Mailbox<Mail>,
     pub(crate) outbox: Outbox<Out>,
-    pub(crate) slots: Slots<Duty>,
+    pub(crate) slots: Slots<RunningJob>,
     /// Those who wait for an answer out of the machine.
     pub(crate) tickets: Mutex<Tickets>,
     /// The attempts that were handed to workers, to be told to stop.
@@ -318,9 +318,9 @@ impl Shared {
 }
 
 /// Has the writer look at a clock that was moved by hand. A clock may outlive the runtime.
-pub(crate) struct Poker(pub(crate) Weak<Shared>);
+pub(crate) struct ClockWaker(pub(crate) Weak<Shared>);
 
-impl Wake for Poker {
+impl Wake for ClockWaker {
     fn wake(self: Arc<Self>) {
         if let Some(shared) = self.0.upgrade() {
             shared.mailbox.poke();

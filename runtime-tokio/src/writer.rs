@@ -14,11 +14,11 @@ use windlass_core::machine::{Answer, Effect, Health, Input, Machine, Phase, Stor
 use windlass_core::store::{Cause, Store};
 
 use crate::error::Unserved;
-use crate::gather::Gather;
+use crate::group_commit::GroupCommit;
 use crate::lifecycle::Report;
 use crate::metrics::WriterFigures;
 use crate::shared::{Mail, Out, Response, Shared, Ticket};
-use crate::sync::lock;
+use crate::sync::{Weight, lock};
 
 /// The most changes that may wait for the delivery task before they are told in sum only.
 const UNTOLD: usize = 65_536;
@@ -33,7 +33,7 @@ pub(crate) struct Writer<S> {
     idle: Vec<(Arc<Ticket>, bool)>,
     health: Health,
     figures: WriterFigures,
-    gather: Gather,
+    group_commit: GroupCommit,
 }
 
 /// Runs the writer until it stops or dies, and leaves nobody waiting.
@@ -54,7 +54,7 @@ where
         idle,
         health,
         figures,
-        gather: Gather::default(),
+        group_commit: GroupCommit::default(),
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| writer.run()));
     let cause = outcome.err().map(|panic| Cause::new(&panic_text(panic.as_ref())));
@@ -97,7 +97,7 @@ where
 
     /// Waits a little for those who were just answered, so that they come into the next commit.
     fn wait(&mut self) {
-        let Some(wait) = self.gather.wait() else { return };
+        let Some(wait) = self.group_commit.wait() else { return };
         let clock = &self.shared.clock;
         let began = clock.micros();
         if wait.awake {
@@ -105,13 +105,16 @@ where
         }
         let mail = self.shared.mailbox.sleep_until(wait.mail, wait.at_most);
         let took = clock.micros().saturating_sub(began);
-        self.gather.came(mail, Duration::from_micros(took));
+        self.group_commit.came(mail, Duration::from_micros(took));
     }
 
     /// One turn: what came in, one call of the store, what comes out. Says whether there was a
     /// call.
     fn turn(&mut self) -> bool {
-        self.shared.mailbox.drain(&mut self.mail);
+        let waiting = self.machine.waiting_jobs();
+        let bytes = waiting.iter().map(|new| new.payload.as_str().len()).sum();
+        let held = Weight { items: waiting.len(), bytes };
+        self.shared.mailbox.drain(&mut self.mail, held);
         let now = self.shared.clock.now();
         self.take_in(now);
         let call = self.machine.poll_store(now);
@@ -119,7 +122,7 @@ where
         self.put_out();
         if let Some(call) = call {
             self.make(call, now);
-            self.gather.answers(self.shared.mailbox.len());
+            self.group_commit.answers(self.shared.mailbox.len());
             self.put_out();
         }
         called
@@ -176,14 +179,14 @@ where
                 self.figures.commit.record(took);
                 let worked = result.is_ok();
                 if worked {
-                    self.gather.committed(batch.len(), Duration::from_micros(took));
+                    self.group_commit.committed(batch.len(), Duration::from_micros(took));
                 }
                 self.machine.handle_committed(clock.now(), batch, result);
                 worked
             }
-            StoreCall::Look(batch) => {
-                let result = self.store.look(batch);
-                self.machine.handle_looked(clock.now(), batch, result);
+            StoreCall::WasCommitted(batch) => {
+                let result = self.store.was_committed(batch);
+                self.machine.handle_was_committed(clock.now(), batch, result);
                 false
             }
             StoreCall::Reopen => {
@@ -194,12 +197,12 @@ where
                 self.machine.handle_reopened(clock.now(), result);
                 false
             }
-            StoreCall::Check => {
-                let result = self.store.changed();
-                if result == Ok(true) {
+            StoreCall::News(held) => {
+                let result = self.store.news(&held);
+                if result.as_ref().is_ok_and(|news| news.wrote) {
                     self.out.push(Out::News);
                 }
-                self.machine.handle_checked(clock.now(), result);
+                self.machine.handle_news(clock.now(), result);
                 self.machine.health() == Health::Good
             }
         };
@@ -243,14 +246,14 @@ where
                     }
                     let tickets = tickets.get_or_insert_with(|| lock(&shared.tickets));
                     if let Some(ticket) = tickets.take(request) {
-                        self.gather.answered();
+                        self.group_commit.answered();
                         self.out.push(Out::Answer(ticket, answer));
                     }
                 }
                 Effect::Run(run) => {
                     self.figures.claimed(&run.job);
                     self.out.push(Out::Run(run));
-                    self.gather.answered();
+                    self.group_commit.answered();
                 }
                 Effect::Stop { token, reason } => self.out.push(Out::Stop(token, reason)),
                 Effect::Changed { jobs, queues } if self.shared.is_watched() => {

@@ -57,8 +57,8 @@ async fn a_verdict_that_cannot_be_written_is_tried_again_until_it_is() {
         let job = waits.await.unwrap().unwrap().job;
         assert_eq!((job.state.name(), job.epoch.get()), (StateName::Done, 1), "it ran once");
         let batches = &rig.batches()[before..];
-        let beats = batches.iter().flat_map(|batch| &batch.beats).count();
-        assert_eq!(beats, 0, "a job whose handler has returned gets no heartbeat");
+        let heartbeats = batches.iter().flat_map(|batch| &batch.heartbeats).count();
+        assert_eq!(heartbeats, 0, "a job whose handler has returned gets no heartbeat");
         let completes = batches.iter().flat_map(|batch| &batch.settles);
         let completes =
             completes.filter(|settle| matches!(settle.verdict, Verdict::Complete { .. }));
@@ -119,7 +119,7 @@ async fn a_job_longer_than_its_lease_runs_once() {
         // An hour of night work, a third of the lease at a time.
         for round in 0..360 {
             clock.advance(seconds(10));
-            while beats(&rig) <= round {
+            while heartbeats(&rig) <= round {
                 tokio::task::yield_now().await;
             }
         }
@@ -131,8 +131,8 @@ async fn a_job_longer_than_its_lease_runs_once() {
     .await;
 }
 
-fn beats(rig: &Rig) -> usize {
-    rig.batches().iter().map(|batch| batch.beats.len()).sum()
+fn heartbeats(rig: &Rig) -> usize {
+    rig.batches().iter().map(|batch| batch.heartbeats.len()).sum()
 }
 
 #[tokio::test]

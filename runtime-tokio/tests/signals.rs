@@ -156,8 +156,8 @@ impl Store for Spy {
         self.inner.commit(now, batch)
     }
 
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
-        self.inner.look(batch)
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+        self.inner.was_committed(batch)
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {

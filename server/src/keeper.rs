@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use windlass_core::store::{Disagreement, StoreError};
-use windlass_store_redb::RedbKeeper;
-use windlass_store_sqlite::SqliteKeeper;
+use windlass_store_redb::RedbMaintenance;
+use windlass_store_sqlite::SqliteMaintenance;
 
 /// A handle of the open store, for upkeep.
 #[derive(Debug, Clone)]
 pub(crate) enum Keeper {
-    Sqlite(SqliteKeeper),
-    Redb(RedbKeeper),
+    Sqlite(SqliteMaintenance),
+    Redb(RedbMaintenance),
 }
 
 impl Keeper {

@@ -349,7 +349,7 @@ fn working() -> Vec<Route> {
         )
         .says("The worker is still at it: its lease is extended.")
         .reads::<wire::Heartbeat<'_>>(BodyKind::Json, r#"{"token":"1.1","progress":{"done":3}}"#)
-        .answers::<wire::Beaten>(200, "The lease as it is now.")
+        .answers::<wire::LeaseExtended>(200, "The lease as it is now.")
         .refuses(&[problem::NOT_FOUND, problem::LEASE_LOST])
         .refuses(&BUSY),
     ];

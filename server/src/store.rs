@@ -61,7 +61,7 @@ pub(crate) fn start(
     match url {
         StoreUrl::Sqlite(path) => {
             let store = SqliteStore::open(path).map_err(|error| failed(error.to_string()))?;
-            let keeper = Keeper::Sqlite(store.keeper());
+            let keeper = Keeper::Sqlite(store.maintenance());
             start_on(store, keeper, purpose, given)
         }
         StoreUrl::Redb(path) => {
@@ -71,7 +71,7 @@ pub(crate) fn start(
                 }
                 other => failed(other.to_string()),
             })?;
-            let keeper = Keeper::Redb(store.keeper());
+            let keeper = Keeper::Redb(store.maintenance());
             start_on(store, keeper, purpose, given)
         }
     }

@@ -1,5 +1,6 @@
 //! Clocks. True time is the world's alone. Processes read one wall clock, as those that share a
-//! file on one machine do, a little apart from each other; and a monotonic clock each.
+//! file on one machine do, a little apart from each other; and a monotonic clock each. Where the
+//! store has its own clock, that is the wall clock, and processes read it hours apart.
 
 use windlass_core::{Millis, Mono, Now, Wall};
 
@@ -12,6 +13,8 @@ pub struct WallClock {
     wobble: i64,
     /// When it was last set, in true time.
     pub stepped: Option<u64>,
+    /// When it was last set back, by steps or strobing, in true time.
+    pub set_back: Option<u64>,
     /// The sum of all steps, as lengths.
     pub moved: u64,
 }
@@ -24,11 +27,13 @@ impl WallClock {
     pub fn step(&mut self, by: i64, at: u64) {
         self.offset += by;
         self.stepped = Some(at);
+        self.set_back = if by < 0 { Some(at) } else { self.set_back };
         self.moved += by.unsigned_abs();
     }
 
     /// Makes it jump a little beside where it stands.
-    pub fn strobe(&mut self, by: i64) {
+    pub fn strobe(&mut self, by: i64, at: u64) {
+        self.set_back = if by < self.wobble { Some(at) } else { self.set_back };
         self.wobble = by;
     }
 
@@ -59,6 +64,11 @@ impl ProcessClock {
     /// The monotonic clock stands still for so long.
     pub fn sleep(&mut self, length: u64) {
         self.slept += length;
+    }
+
+    /// The monotonic clock goes on this much sooner than [`sleep`](Self::sleep) said.
+    pub fn wake(&mut self, sooner: u64) {
+        self.slept = self.slept.saturating_sub(sooner);
     }
 
     /// What both clocks read.
@@ -111,6 +121,13 @@ impl Sight {
         }
         *before = apart;
     }
+
+    /// When a step was last seen, as a commit at this true time has it: the batch, made when the
+    /// wall clock read `made`, says what the store's clock should read, and the commit compares.
+    pub fn step_seen_by_commit(&self, made: Wall, read: Wall, at: u64) -> Option<u64> {
+        let differs = self.has_begun() && made.distance(read) > CLOCK_PLAY;
+        if differs { Some(at) } else { self.step_seen }
+    }
 }
 
 fn apart(read: Now) -> i64 {
@@ -120,8 +137,10 @@ fn apart(read: Now) -> i64 {
 /// How far two readings of the wall clock may lie apart without a step: the skew of two processes,
 /// the wobble, and what does not count as a step.
 pub const CLOCK_PLAY: Millis = Millis::new(1_000 + 2 * MAX_SKEW + 2 * MAX_WOBBLE);
-/// The largest skew.
+/// The largest skew of processes on one machine.
 pub const MAX_SKEW: u64 = 60;
+/// The largest skew of processes whose store has its own clock.
+pub const FAR_SKEW: u64 = 3 * 3_600_000;
 /// The largest wobble.
 pub const MAX_WOBBLE: u64 = 200;
 

@@ -57,12 +57,32 @@ pub const REFUSALS: [&str; 15] = [
     "unknown",
 ];
 
+/// What transactions do to each other, each of which has to come up.
+pub const CONTENTION: [&str; 6] = [
+    "lock wait",
+    "deadlock victim",
+    "conflict retried",
+    "skipped row",
+    "late commit",
+    "was_committed waited",
+];
+
+/// Faults of transactions that go step by step.
+const INTERLEAVED: [Fault; 5] = [
+    Fault::CrashInTransaction,
+    Fault::SlowTransaction,
+    Fault::DeadlockVictim,
+    Fault::ForeignTransaction,
+    Fault::LateCommit,
+];
+
 /// How often things came up.
 #[derive(Debug, Clone, Default)]
 pub struct Coverage {
     faults: BTreeMap<Fault, u64>,
     edges: BTreeMap<&'static str, u64>,
     refusals: BTreeMap<&'static str, u64>,
+    contention: BTreeMap<&'static str, u64>,
     /// Commits that took place.
     pub commits: u64,
     /// Jobs stored.
@@ -87,6 +107,12 @@ impl Coverage {
         *self.edges.entry(edge).or_default() += 1;
     }
 
+    /// Transactions met.
+    pub fn contention(&mut self, name: &'static str) {
+        debug_assert!(CONTENTION.contains(&name), "{name} is no contention");
+        *self.contention.entry(name).or_default() += 1;
+    }
+
     /// Adds what another run has seen.
     pub fn add(&mut self, other: &Self) {
         for (fault, count) in &other.faults {
@@ -97,6 +123,9 @@ impl Coverage {
         }
         for (refusal, count) in &other.refusals {
             *self.refusals.entry(refusal).or_default() += count;
+        }
+        for (name, count) in &other.contention {
+            *self.contention.entry(name).or_default() += count;
         }
         self.commits += other.commits;
         self.jobs += other.jobs;
@@ -116,7 +145,7 @@ impl Coverage {
                 }
             }
             Answer::Settled(Err(refused)) => self.job_refused(refused, "stale verdict"),
-            Answer::Beaten(Err(refused)) => self.job_refused(refused, "stale heartbeat"),
+            Answer::LeaseExtended(Err(refused)) => self.job_refused(refused, "stale heartbeat"),
             Answer::Admin(Err(AdminRefused::Job(refused))) => {
                 self.job_refused(refused, "stale verdict");
             }
@@ -153,15 +182,19 @@ impl Coverage {
         *self.refusals.entry(name).or_default() += 1;
     }
 
-    /// What never came up.
-    pub fn missing(&self) -> Vec<String> {
+    /// What never came up. Some of it can only where commits are `interleaved`.
+    pub fn missing(&self, interleaved: bool) -> Vec<String> {
         let faults = FaultSet::all().iter().filter(|fault| !self.faults.contains_key(fault));
+        let faults = faults.filter(|fault| interleaved || !INTERLEAVED.contains(fault));
         let faults = faults.map(|fault| format!("fault {}", fault.word()));
         let edges = EDGES.iter().filter(|edge| !self.edges.contains_key(*edge));
         let refusals = REFUSALS.iter().filter(|name| !self.refusals.contains_key(*name));
+        let contention = CONTENTION.iter().filter(|_| interleaved);
+        let contention = contention.filter(|name| !self.contention.contains_key(*name));
         faults
             .chain(edges.map(|edge| format!("move {edge}")))
             .chain(refusals.map(|name| format!("refusal {name}")))
+            .chain(contention.map(|name| format!("contention {name}")))
             .collect()
     }
 
@@ -170,7 +203,8 @@ impl Coverage {
         let faults = self.faults.iter().map(|(fault, count)| ("fault", fault.word(), *count));
         let edges = self.edges.iter().map(|(edge, count)| ("move", *edge, *count));
         let refusals = self.refusals.iter().map(|(name, count)| ("refusal", *name, *count));
-        faults.chain(edges).chain(refusals).collect()
+        let met = self.contention.iter().map(|(name, count)| ("contention", *name, *count));
+        faults.chain(edges).chain(refusals).chain(met).collect()
     }
 }
 
@@ -192,14 +226,17 @@ mod tests {
     #[test]
     fn what_never_came_up_is_named_until_it_does() {
         let mut coverage = Coverage::default();
-        let all = Fault::ALL.len() + EDGES.len() + REFUSALS.len();
-        assert_eq!(coverage.missing().len(), all);
+        let all = Fault::ALL.len() + EDGES.len() + REFUSALS.len() + CONTENTION.len();
+        assert_eq!(coverage.missing(true).len(), all);
+        let atomic = all - CONTENTION.len() - INTERLEAVED.len();
+        assert_eq!(coverage.missing(false).len(), atomic);
         coverage.edge("claim");
         coverage.fault(Fault::Crash);
         coverage.answer(&Answer::Refused(Refused::ShuttingDown));
-        assert_eq!(coverage.missing().len(), all - 3);
+        coverage.contention("lock wait");
+        assert_eq!(coverage.missing(true).len(), all - 4);
         let mut sum = Coverage::default();
         sum.add(&coverage);
-        assert_eq!(sum.missing(), coverage.missing());
+        assert_eq!(sum.missing(true), coverage.missing(true));
     }
 }

@@ -60,6 +60,16 @@ faults! {
     LookFails = "look-fails",
     /// The store cannot be opened anew at once.
     ReopenFails = "reopen-fails",
+    /// A process vanishes in a transaction, which is rolled back or commits without it.
+    CrashInTransaction = "crash-in-transaction",
+    /// A transaction holds its rows for seconds.
+    SlowTransaction = "slow-transaction",
+    /// The store ends a waiting transaction as the victim of a deadlock.
+    DeadlockVictim = "deadlock-victim",
+    /// A transaction of somebody else holds waiting jobs for seconds, then rolls back.
+    ForeignTransaction = "foreign-transaction",
+    /// A commit takes place, or not, only after its process was told that it is not known.
+    LateCommit = "late-commit",
     /// A commit takes seconds.
     SlowCommit = "slow-commit",
     /// A commit takes longer than leases last.
@@ -88,7 +98,7 @@ faults! {
     Strobe = "strobe",
     /// A process stands still for a while.
     Suspend = "suspend",
-    /// Processes read the wall clock a little apart.
+    /// Processes read the wall clock a little apart; by hours, if the store has its own.
     Skew = "skew",
     /// Monotonic clocks run too fast or too slow.
     Drift = "drift",

@@ -18,6 +18,8 @@ pub struct Overrides {
     pub processes: Option<u64>,
     /// So many remote workers.
     pub remotes: Option<u64>,
+    /// Each commit happens at one instant.
+    pub atomic: bool,
 }
 
 /// Every option of a run.
@@ -73,6 +75,10 @@ pub struct Options {
     pub mono_sleeps: bool,
     /// After how many commits everything stored is looked at.
     pub audit_every: u64,
+    /// Whether commits go step by step, beside those of other processes, by the store's own clock.
+    pub interleaved: bool,
+    /// Whether such a store locks no rows that it finds, but checks them when it commits.
+    pub optimistic: bool,
 }
 
 impl Options {
@@ -108,14 +114,28 @@ impl Options {
             run_ms: rng.range(10, 2_000),
             mono_sleeps: rng.chance(500),
             audit_every: rng.range(50, 200),
+            interleaved: false,
+            optimistic: false,
         };
         let retention = rng.range(1, 40) * 1_000;
+        (options.interleaved, options.optimistic) = (rng.chance(667), rng.chance(500));
+        options.interleaved &= !set.atomic;
         options.retention_ms = faults.has(Fault::Purges).then_some(retention);
         options.jobs = set.jobs.unwrap_or(options.jobs);
         options.millis = set.millis.unwrap_or(options.millis);
         options.processes = set.processes.unwrap_or(options.processes).max(1);
         options.remotes = set.remotes.unwrap_or(options.remotes);
         options
+    }
+}
+
+impl Options {
+    fn store_words(&self) -> &'static str {
+        match (self.interleaved, self.optimistic) {
+            (false, _) => "atomic commits",
+            (true, false) => "interleaved commits, found rows locked",
+            (true, true) => "interleaved commits, found rows checked",
+        }
     }
 }
 
@@ -132,6 +152,9 @@ impl Overrides {
             ("processes", self.processes),
             ("remotes", self.remotes),
         ];
+        if self.atomic {
+            text.push_str(" --atomic");
+        }
         for (name, number) in numbers {
             if let Some(number) = number {
                 let _ = write!(text, " --{name} {number}");
@@ -162,7 +185,7 @@ impl fmt::Display for Options {
         write!(
             f,
             "batch {}, page {}, tries {}, {} queues, {} kinds, ≤{} retries, commit ≤{} ms, \
-             network ≤{} ms, run ≤{} ms, monotonic clock sleeps: {}, audit every {}",
+             network ≤{} ms, run ≤{} ms, monotonic clock sleeps: {}, audit every {}, {}",
             self.batch,
             self.page,
             self.tries,
@@ -173,7 +196,8 @@ impl fmt::Display for Options {
             self.network_ms,
             self.run_ms,
             self.mono_sleeps,
-            self.audit_every
+            self.audit_every,
+            self.store_words()
         )
     }
 }

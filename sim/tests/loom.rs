@@ -36,7 +36,7 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
 fn drain(mailbox: &Mailbox<u32>, until: usize) -> Vec<u32> {
     let (mut all, mut batch) = (Vec::new(), Vec::new());
     while all.len() < until {
-        mailbox.drain(&mut batch);
+        mailbox.drain(&mut batch, Weight::default());
         all.append(&mut batch);
         if all.len() < until {
             mailbox.sleep(None);
@@ -134,7 +134,7 @@ fn loom_what_the_gate_admits_stands_before_the_last_word_and_nothing_enters_behi
         let admitted = callers.into_iter().map(|caller| caller.join().unwrap());
         let admitted = admitted.filter(|admitted| *admitted).count();
         let mut mail = Vec::new();
-        mailbox.drain(&mut mail);
+        mailbox.drain(&mut mail, Weight::default());
         let last = mail.iter().position(|mail| *mail == LAST).unwrap();
         assert_eq!(last, admitted, "nothing that was admitted stands behind the last word");
         assert_eq!(mail.len(), admitted + 1, "nothing that was admitted is lost");
@@ -152,7 +152,7 @@ fn loom_mail_is_read_or_returned_by_the_close_or_refused_and_never_lost() {
             usize::from(admitted) + usize::from(reported)
         });
         let mut read = Vec::new();
-        mailbox.drain(&mut read);
+        mailbox.drain(&mut read, Weight::default());
         read.append(&mut mailbox.close());
         let taken = pusher.join().unwrap();
         assert_eq!(read.len(), taken);

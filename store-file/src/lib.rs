@@ -3,12 +3,16 @@
 //!
 //! It knows nothing of how jobs lie in the files.
 
+mod cache;
+mod heads;
 mod make;
 mod recent;
 mod reserve;
 mod watch;
 
+pub use cache::Cache;
+pub use heads::{Heads, Pair};
 pub use make::{directory_of, make_directory, make_file, sync_directory};
 pub use recent::Recent;
 pub use reserve::leave_reserve;
-pub use watch::{Meddled, Sight, Watched};
+pub use watch::{FileChanged, Sight, Watched};

@@ -14,7 +14,7 @@ use windlass_core::store::{Cause, CommitError, StoreError};
 
 /// What somebody did to a file.
 #[derive(Debug, Error)]
-pub enum Meddled {
+pub enum FileChanged {
     /// It has no such name any more.
     #[error("{0} was deleted or moved while it was in use")]
     Gone(PathBuf),
@@ -44,7 +44,7 @@ pub enum Meddled {
     },
 }
 
-impl Meddled {
+impl FileChanged {
     /// Whether it can be undone without loss.
     fn can_pass(&self) -> bool {
         matches!(self, Self::ReadOnly(_) | Self::Unseen { .. })
@@ -138,29 +138,29 @@ impl Watched {
     }
 
     /// The file, if it is the one that was there; none if there was no such file.
-    pub fn find(&self) -> Result<Option<Sight>, Meddled> {
+    pub fn find(&self) -> Result<Option<Sight>, FileChanged> {
         let Some(identity) = self.identity else { return Ok(None) };
         match Sight::of(&self.path) {
             Ok(found) if found.identity == identity => Ok(Some(found)),
-            Ok(_) => Err(Meddled::Replaced(self.path.clone())),
+            Ok(_) => Err(FileChanged::Replaced(self.path.clone())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Meddled::Gone(self.path.clone()))
+                Err(FileChanged::Gone(self.path.clone()))
             }
-            Err(source) => Err(Meddled::Unseen { path: self.path.clone(), source }),
+            Err(source) => Err(FileChanged::Unseen { path: self.path.clone(), source }),
         }
     }
 
     /// Whether the file that was found may be written.
-    pub fn check_writable(&self, found: Sight) -> Result<(), Meddled> {
+    pub fn check_writable(&self, found: Sight) -> Result<(), FileChanged> {
         if !found.writable {
-            return Err(Meddled::ReadOnly(self.path.clone()));
+            return Err(FileChanged::ReadOnly(self.path.clone()));
         }
         Ok(())
     }
 
     /// That the file that was found is not as long as it was left.
-    pub fn cut(&self, before: u64, found: Sight) -> Meddled {
-        Meddled::Cut { path: self.path.clone(), before, now: found.len }
+    pub fn cut(&self, before: u64, found: Sight) -> FileChanged {
+        FileChanged::Cut { path: self.path.clone(), before, now: found.len }
     }
 }
 

@@ -1,8 +1,9 @@
-//! The store in memory: the same transaction port as the durable ones, over ordered maps.
+//! The store in memory: the same contract as the durable ones, over ordered maps.
 //!
 //! For tests of programs that use Windlass, and for the simulator. Nothing survives the process;
 //! instead a [crash image](MemoryStore::crash_image) shows what a crash now would leave, and
-//! commits can be made to [fail](MemoryStore::fail_next) in every way a real store can.
+//! commits can be made to [fail](MemoryStore::fail_next) in every way a real store can. Several
+//! handles may commit at once; a [`Transaction`] can be taken through its steps one by one.
 //!
 //! ```
 //! use windlass_core::store::{Batch, Reader, Store};
@@ -18,10 +19,14 @@
 //! assert_eq!(found[0].as_ref().unwrap().payload, Payload::null());
 //! ```
 
+mod answer;
+mod locks;
 mod reader;
 mod store;
 mod tables;
-mod tx;
+mod transaction;
 
+pub use locks::Holding;
 pub use reader::MemoryReader;
-pub use store::{Fault, MemoryStore};
+pub use store::{Fault, MOST_TRIES, MemoryStore};
+pub use transaction::{Asked, Conflict, Transaction};

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::{PoisonError, RwLockReadGuard};
 
-use windlass_core::limits::LIST_SCAN_ROWS;
 use windlass_core::store::{
-    Cursor, Dump, Filter, JobDetail, LeaseCursor, Page, Reader, StoreError, WorkerRow,
+    Cursor, Dump, Filter, JobDetail, Listing, Page, Reader, StoreError, WorkerRow,
 };
 use windlass_core::{
     Attempt, Epoch, Job, JobId, KeyRecord, QueueName, QueueRow, SettingKey, SettingValue, View,
@@ -37,18 +36,12 @@ impl Reader for MemoryReader {
 
     fn list(&mut self, filter: &Filter, after: Option<Cursor>, limit: usize) -> Found<Page> {
         let tables = self.tables();
-        let mut page = Page::default();
-        let mut last = None;
-        for (seen, cursor) in tables.places(filter, after).enumerate() {
-            if page.jobs.len() == limit || seen == LIST_SCAN_ROWS {
-                page.next = last;
-                break;
-            }
-            last = Some(cursor);
-            let job = tables.jobs.get(&cursor.id).filter(|job| filter.includes(job));
-            page.jobs.extend(job.cloned());
+        let mut listing = Listing::new(filter, after, limit);
+        while let Some((after, rows)) = listing.wanted() {
+            let places = tables.places(filter, after).take(rows);
+            listing.add(places.filter_map(|place| tables.jobs.get(&place.id).cloned()).collect());
         }
-        Ok(page)
+        Ok(listing.page())
     }
 
     fn queues(&mut self) -> Found<Vec<QueueRow>> {
@@ -125,7 +118,7 @@ impl Tables {
                 None => Box::new(self.merged_waiting(after)),
             },
             Some(View::Scheduled) => Box::new(down(&self.scheduled)),
-            Some(View::Processing) => Box::new(self.leased_down(after)),
+            Some(View::Processing) => Box::new(down(&self.leased)),
             Some(view) => Box::new(self.finished(view).into_iter().flat_map(down)),
             None => {
                 let to = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.id));
@@ -144,14 +137,6 @@ impl Tables {
             let (_, best) = tops.max()?;
             heads[best].next()
         })
-    }
-
-    /// Leased jobs, the one whose lease ends last first.
-    fn leased_down(&self, after: Option<Cursor>) -> impl Iterator<Item = Cursor> {
-        let place = |lease: &LeaseCursor| Cursor { at: lease.until, id: lease.id };
-        let to = after.map(|after| LeaseCursor { until: after.at, id: after.id });
-        let to = to.map_or(Bound::Unbounded, Bound::Excluded);
-        self.leased.range((Bound::Unbounded, to)).rev().map(place)
     }
 }
 

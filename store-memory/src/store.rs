@@ -1,14 +1,24 @@
-//! The store: commits under one lock, with faults on demand and an image of what a crash leaves.
+//! The store: commits in transactions, with faults on demand and an image of what a crash leaves.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 
-use windlass_core::store::{Batch, Cause, CommitError, Durability, Outcomes, Store, StoreError};
-use windlass_core::{BatchId, Millis, Wall, apply};
+use windlass_core::store::{
+    Batch, Cause, CommitError, CommitPoint, Durability, LostLease, News, Outcomes, Store,
+    StoreError,
+};
+use windlass_core::{Apply, ApplyStep, BatchId, LeaseToken, Millis, ProcessId, Wall};
 
+use crate::locks::Holding;
 use crate::reader::{MemoryReader, keys_agree};
-use crate::tables::{Shared, Tables};
-use crate::tx::MemoryTx;
+use crate::tables::Tables;
+use crate::transaction::{Asked, Conflict, SharedState, Transaction};
+
+/// How often a commit is tried when other transactions have changed what it found, before it is
+/// [`NotCommitted`](CommitError::NotCommitted).
+pub const MOST_TRIES: u32 = 20;
 
 /// How a commit is to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,16 +44,20 @@ pub enum Fault {
     Unsynced,
 }
 
+/// Called from inside [`Store::commit`].
+type Hook = Box<dyn FnMut(CommitPoint) + Send>;
+
 /// A store in memory. Handles made by [`MemoryStore::another`] share it, like processes that share
 /// a file.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MemoryStore {
-    tables: Shared<Tables>,
-    /// What a crash would leave, where that differs from what is read.
-    durable: Shared<Option<Tables>>,
+    shared: Arc<SharedState>,
     faults: VecDeque<Option<Fault>>,
     poisoned: bool,
     seen: u64,
+    /// Whether a transaction of this handle has left rows out since it was last asked for news.
+    has_skipped: Arc<AtomicBool>,
+    hook: Option<Hook>,
 }
 
 impl MemoryStore {
@@ -55,17 +69,18 @@ impl MemoryStore {
     /// Another handle to the same store, as another process would have it.
     #[must_use]
     pub fn another(&self) -> Self {
-        let (tables, durable) = (Arc::clone(&self.tables), Arc::clone(&self.durable));
-        Self { tables, durable, ..Self::default() }
+        Self { shared: Arc::clone(&self.shared), ..Self::default() }
     }
 
-    /// What a crash at this moment would leave: a store of its own.
+    /// What a crash at this moment would leave: a store of its own, without transactions.
     #[must_use]
     pub fn crash_image(&self) -> Self {
-        let durable = self.durable.read().unwrap_or_else(PoisonError::into_inner);
-        let live = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let live = self.shared.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let durable = self.shared.durable.read().unwrap_or_else(PoisonError::into_inner);
         let image = durable.as_ref().unwrap_or(&*live).clone();
-        Self { tables: Arc::new(RwLock::new(image)), ..Self::default() }
+        let image = Self { shared: Arc::new(SharedState::new(image)), ..Self::default() };
+        image.hold(self.shared.locks().holding);
+        image
     }
 
     /// Makes the next commit fail like this; a second call makes the one after it fail, and so on.
@@ -83,9 +98,19 @@ impl MemoryStore {
         self.faults.clear();
     }
 
+    /// Sets how transactions of this store that begin from now on treat the rows they find.
+    pub fn hold(&self, holding: Holding) {
+        self.shared.locks().holding = holding;
+    }
+
+    /// Calls `hook` at points inside each commit of this handle, where tests let others commit.
+    pub fn on_commit(&mut self, hook: impl FnMut(CommitPoint) + Send + 'static) {
+        self.hook = Some(Box::new(hook));
+    }
+
     /// Whether the keys by which jobs are found match the rows; every disagreement otherwise.
     pub fn verify(&self) -> Vec<String> {
-        keys_agree(&self.tables.read().unwrap_or_else(PoisonError::into_inner))
+        keys_agree(&self.shared.tables.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How many job rows commits have read so far: to show that a cost does not grow.
@@ -93,69 +118,113 @@ impl MemoryStore {
         self.tables().rows_read
     }
 
+    /// How many rounds of questions commits have asked so far: to show that one takes few.
+    pub fn rounds(&self) -> u64 {
+        self.tables().rounds
+    }
+
     fn tables(&self) -> RwLockWriteGuard<'_, Tables> {
-        self.tables.write().unwrap_or_else(PoisonError::into_inner)
+        self.shared.tables()
     }
 
-    fn durable(&self) -> RwLockWriteGuard<'_, Option<Tables>> {
-        self.durable.write().unwrap_or_else(PoisonError::into_inner)
+    // Transactions.
+
+    /// Begins a transaction of a process, to be taken through its steps by hand.
+    pub fn begin(&self, process: ProcessId) -> Transaction {
+        Transaction::new(&self.shared, process, &self.has_skipped)
     }
 
-    /// Applies a batch to the tables that everybody reads.
-    fn write(&mut self, now: Wall, batch: &Batch) -> Outcomes {
-        let mut tables = self.tables();
-        let before = tables.version;
-        let outcomes = run(&mut tables, now, batch);
-        let after = tables.version;
-        drop(tables);
-        // One's own commits are no news.
-        if self.seen == before {
-            self.seen = after;
-        }
-        if outcomes.wrote {
-            *self.durable() = None;
-        }
-        outcomes
-    }
-
-    /// What would come of a batch; nothing is kept.
-    fn rehearse(&self, now: Wall, batch: &Batch) -> Outcomes {
-        let mut copy = self.tables().clone();
-        run(&mut copy, now, batch)
-    }
-
-    fn write_unsynced(&mut self, now: Wall, batch: &Batch) -> Outcomes {
-        let before = self.tables().clone();
-        let outcomes = run(&mut self.tables(), now, batch);
-        self.durable().get_or_insert(before);
-        outcomes
-    }
-
-    fn fail(&mut self, fault: Fault, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
+    /// Ends a transaction whose changes are staged: commits it, or lets it fail.
+    pub fn finish(
+        &mut self,
+        transaction: Transaction,
+        outcomes: Outcomes,
+        fault: Option<Fault>,
+    ) -> Result<Result<Outcomes, CommitError>, Conflict> {
+        let Some(fault) = fault else {
+            self.apply(transaction)?;
+            return Ok(Ok(outcomes));
+        };
         let cause = Cause::new(&format!("injected fault: {fault:?}"));
+        self.poisoned |= fault.is_fatal();
         match fault {
+            Fault::Unsynced => transaction.commit(false)?,
+            Fault::UnknownCommitted | Fault::FatalCommitted => self.apply(transaction)?,
+            _ => drop(transaction),
+        }
+        let unknown = Box::new(outcomes);
+        Ok(match fault {
             Fault::NotCommitted => Err(CommitError::NotCommitted(cause)),
             Fault::Full => Err(CommitError::Full(cause)),
             Fault::Corrupt => Err(CommitError::Corrupt(cause)),
-            Fault::Unsynced => Ok(self.write_unsynced(now, batch)),
-            Fault::UnknownCommitted => {
-                let outcomes = Box::new(self.write(now, batch));
-                Err(CommitError::Unknown { cause, outcomes })
+            Fault::Unsynced => Ok(*unknown),
+            Fault::UnknownCommitted | Fault::UnknownNotCommitted => {
+                Err(CommitError::Unknown { cause, outcomes: unknown })
             }
-            Fault::UnknownNotCommitted => {
-                let outcomes = Box::new(self.rehearse(now, batch));
-                Err(CommitError::Unknown { cause, outcomes })
+            Fault::FatalCommitted | Fault::FatalNotCommitted => {
+                Err(CommitError::Fatal { cause, outcomes: Some(unknown) })
             }
-            Fault::FatalCommitted | Fault::FatalNotCommitted | Fault::FatalBefore => {
-                self.poisoned = true;
-                let outcomes = match fault {
-                    Fault::FatalCommitted => Some(self.write(now, batch)),
-                    Fault::FatalNotCommitted => Some(self.rehearse(now, batch)),
-                    _ => None,
-                };
-                Err(CommitError::Fatal { cause, outcomes: outcomes.map(Box::new) })
-            }
+            Fault::FatalBefore => Err(CommitError::Fatal { cause, outcomes: None }),
+        })
+    }
+
+    fn apply(&mut self, transaction: Transaction) -> Result<(), Conflict> {
+        let versions = transaction.apply(true)?;
+        // One's own commits are no news.
+        if self.seen == versions.before {
+            self.seen = versions.after;
         }
+        Ok(())
+    }
+
+    /// Takes a batch through a transaction, up to its commit.
+    fn run(&mut self, now: Wall, batch: &Batch) -> Result<(Transaction, Outcomes), Conflict> {
+        let mut transaction = self.begin(batch.id.process);
+        let (mut apply, mut asked) = Apply::new(batch);
+        let changes = loop {
+            let releases = self.shared.locks().releases;
+            let answers = match transaction.ask(&asked, now) {
+                Asked::Answers(answers) => answers,
+                Asked::Deadlock | Asked::Conflict => return Err(Conflict),
+                Asked::Wait => {
+                    self.pass(CommitPoint::Waiting);
+                    self.shared.wait(releases);
+                    continue;
+                }
+            };
+            match apply.answer(answers) {
+                Ok(ApplyStep::Ask(more)) => asked = more,
+                Ok(ApplyStep::Write(changes)) => break changes,
+                Err(nonsense) => panic!("{nonsense}"),
+            }
+        };
+        self.pass(CommitPoint::Answered);
+        transaction.write(changes)?;
+        Ok((transaction, apply.finish()))
+    }
+
+    fn pass(&mut self, point: CommitPoint) {
+        if let Some(hook) = &mut self.hook {
+            hook(point);
+        }
+    }
+}
+
+impl Fault {
+    fn is_fatal(self) -> bool {
+        matches!(self, Self::FatalCommitted | Self::FatalNotCommitted | Self::FatalBefore)
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { shared, faults, poisoned, seen, .. } = self;
+        f.debug_struct("MemoryStore")
+            .field("shared", shared)
+            .field("faults", faults)
+            .field("poisoned", poisoned)
+            .field("seen", seen)
+            .finish_non_exhaustive()
     }
 }
 
@@ -167,19 +236,28 @@ impl Store for MemoryStore {
             let cause = Cause::new("the store failed before and was not opened anew");
             return Err(CommitError::Fatal { cause, outcomes: None });
         }
-        match self.faults.pop_front().flatten() {
-            None => Ok(self.write(now, batch)),
-            Some(fault) => self.fail(fault, now, batch),
+        let fault = self.faults.pop_front().flatten();
+        for _ in 0..MOST_TRIES {
+            let run = self.run(now, batch);
+            let done = run.and_then(|(transaction, out)| self.finish(transaction, out, fault));
+            if let Ok(result) = done {
+                return result;
+            }
         }
+        let cause = Cause::new("other transactions changed the same rows each time");
+        Err(CommitError::NotCommitted(cause))
     }
 
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
         if self.poisoned {
             return Err(StoreError::Fatal(Cause::new("the store was not opened anew")));
         }
+        if self.shared.locks().has_live(batch.process) {
+            return Err(StoreError::Busy(Cause::new("its transaction is not over yet")));
+        }
         let tables = self.tables();
         let marker = tables.markers.get(&batch.process);
-        Ok(marker.is_some_and(|marker| marker.batch.seq >= batch.seq))
+        Ok(marker.is_some_and(|marker| marker.covers(batch)))
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
@@ -192,26 +270,29 @@ impl Store for MemoryStore {
     }
 
     fn change_check(&self) -> Option<Millis> {
-        (Arc::strong_count(&self.tables) > 1).then_some(Millis::new(100))
+        (Arc::strong_count(&self.shared).max(Arc::strong_count(&self.shared.tables)) > 1)
+            .then_some(Millis::new(100))
     }
 
-    fn changed(&mut self) -> Result<bool, StoreError> {
-        let version = self.tables().version;
-        let changed = version != self.seen;
+    fn news(&mut self, held: &[LeaseToken]) -> Result<News, StoreError> {
+        let tables = self.tables();
+        let version = tables.version;
+        let skipped = self.has_skipped.swap(false, Ordering::Relaxed);
+        if version == self.seen && !skipped {
+            return Ok(News::default());
+        }
+        let lost = held.iter().filter_map(|token| {
+            let job = tables.jobs.get(&token.job);
+            LostLease::check(*token, job.map(|job| (job.state.view(), job.epoch)))
+        });
+        let lost = lost.collect();
+        drop(tables);
         self.seen = version;
-        Ok(changed)
+        Ok(News { wrote: true, lost })
     }
 
     fn reader(&self) -> Result<MemoryReader, StoreError> {
-        Ok(MemoryReader { tables: Arc::clone(&self.tables) })
-    }
-}
-
-fn run(tables: &mut Tables, now: Wall, batch: &Batch) -> Outcomes {
-    let mut tx = MemoryTx { tables, now };
-    match apply(&mut tx, batch) {
-        Ok(outcomes) => outcomes,
-        Err(never) => match never {},
+        Ok(MemoryReader { tables: Arc::clone(&self.shared.tables) })
     }
 }
 

@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
-use windlass_core::limits::ATTEMPTS_KEPT;
 use windlass_core::store::{
-    Changes, CountDelta, Cursor, Doc, JobDetail, LeaseCursor, Marker, Moved, Worker, WorkerRow,
+    Changes, CountDelta, Cursor, Doc, JobDetail, Marker, Moved, Worker, WorkerRow,
 };
 use windlass_core::{
-    Attempt, Counts, Epoch, Excerpt, IdempotencyKey, Job, JobId, KeyRecord, Kind, Payload,
-    ProcessId, Queue, QueueName, QueueRow, Rank, SettingKey, SettingValue, Standing, View, Wall,
+    Attempt, Counts, Epoch, Excerpt, IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Kind,
+    Payload, ProcessId, Queue, QueueName, QueueRow, Rank, SettingKey, SettingValue, View, Wall,
     WorkerId,
 };
 
@@ -21,6 +20,8 @@ pub(crate) struct Tables {
     pub(crate) version: u64,
     /// How many job rows transactions have read.
     pub(crate) rows_read: u64,
+    /// How many rounds of questions transactions have asked.
+    pub(crate) rounds: u64,
     pub(crate) last_id: u64,
     pub(crate) jobs: BTreeMap<JobId, Job>,
     pub(crate) docs: BTreeMap<(JobId, Doc), Payload>,
@@ -30,7 +31,7 @@ pub(crate) struct Tables {
     /// Queued, not yet due: by (`run_at`, id).
     pub(crate) scheduled: BTreeSet<Cursor>,
     /// Leased: by (`lease_until`, id).
-    pub(crate) leased: BTreeSet<LeaseCursor>,
+    pub(crate) leased: BTreeSet<Cursor>,
     /// Finished: by (`finished_at`, id).
     pub(crate) done: BTreeSet<Cursor>,
     pub(crate) failed: BTreeSet<Cursor>,
@@ -84,8 +85,11 @@ impl Tables {
             self.docs.insert((doc.job, doc.doc), doc.text);
         }
         self.errors.extend(changes.errors);
+        for (job, epoch) in changes.dropped_attempts {
+            self.drop_attempts(job, epoch);
+        }
         for attempt in changes.attempts {
-            self.put_attempt(attempt);
+            self.attempts.insert((attempt.job, attempt.epoch), attempt);
         }
         for record in changes.keys {
             self.put_key(record.key.clone(), Some(record));
@@ -102,7 +106,7 @@ impl Tables {
                 None => self.settings.remove(&key),
             };
         }
-        for id in &changes.heard {
+        for id in &changes.touched_workers {
             if let Some(seen) = self.workers.get_mut(id) {
                 seen.last = now;
             }
@@ -113,7 +117,7 @@ impl Tables {
                 seen.stopping = true;
             }
         }
-        if let Some(before) = changes.forget_silent {
+        if let Some(before) = changes.drop_silent {
             self.markers.retain(|_, marker| marker.at >= before);
             self.workers.retain(|_, seen| seen.last >= before);
         }
@@ -125,12 +129,12 @@ impl Tables {
     fn write_jobs(&mut self, inserts: Vec<Job>, updates: Vec<Moved>, removes: Vec<Moved>) {
         for job in inserts {
             self.last_id = self.last_id.max(job.id.get());
-            self.index(&job, job.standing(), true);
+            self.index(&job, job.index_key(), true);
             self.jobs.insert(job.id, job);
         }
         for Moved { from, job } in updates {
             self.index(&job, from, false);
-            self.index(&job, job.standing(), true);
+            self.index(&job, job.index_key(), true);
             self.jobs.insert(job.id, job);
         }
         for Moved { from, job } in removes {
@@ -140,24 +144,22 @@ impl Tables {
                 self.docs.remove(&(job.id, doc));
             }
             self.errors.remove(&job.id);
-            self.forget_attempts(job.id, Epoch::new(u64::MAX));
+            self.drop_attempts(job.id, Epoch::new(u64::MAX));
         }
     }
 
-    /// Adds or removes the keys by which a job is found where it stands.
-    fn index(&mut self, job: &Job, standing: Standing, add: bool) {
-        let Standing { view, at, run_at, .. } = standing;
-        let (id, priority) = (job.id, job.priority);
+    /// Adds or removes the keys by which a job is found.
+    fn index(&mut self, job: &Job, key: IndexKey, add: bool) {
+        let IndexKey { view, at, rank, .. } = key;
+        let id = job.id;
         let table = match view {
             View::Queued => {
                 let queue = self.queue_table(&job.queue);
                 put(&mut queue.waiting, Cursor { at, id }, add);
                 let ready = &mut queue.kind_table(&job.kind).ready;
-                return put(ready, Rank { priority, run_at, id }, add);
+                return put(ready, rank, add);
             }
-            View::Processing => {
-                return put(&mut self.leased, LeaseCursor { until: at, id }, add);
-            }
+            View::Processing => &mut self.leased,
             View::Scheduled => &mut self.scheduled,
             View::Done => &mut self.done,
             View::Failed => &mut self.failed,
@@ -191,13 +193,7 @@ impl Tables {
         }
     }
 
-    fn put_attempt(&mut self, attempt: Attempt) {
-        let forgotten = attempt.epoch.get().saturating_sub(ATTEMPTS_KEPT);
-        self.forget_attempts(attempt.job, Epoch::new(forgotten));
-        self.attempts.insert((attempt.job, attempt.epoch), attempt);
-    }
-
-    fn forget_attempts(&mut self, job: JobId, to: Epoch) {
+    fn drop_attempts(&mut self, job: JobId, to: Epoch) {
         let old = self.attempts.range((job, Epoch::NEVER)..=(job, to));
         let old: Vec<(JobId, Epoch)> = old.map(|(key, _)| *key).collect();
         for key in old {

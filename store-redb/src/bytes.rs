@@ -74,7 +74,17 @@ impl<'b> Bytes<'b> {
         Ok(*first)
     }
 
+    #[inline]
     pub(crate) fn number(&mut self) -> Result<u64, Malformed> {
+        // Most numbers are small.
+        if let [small @ ..0x80, rest @ ..] = self.0 {
+            self.0 = rest;
+            return Ok((*small).into());
+        }
+        self.long_number()
+    }
+
+    fn long_number(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
         for at in 0..LONGEST {
             let byte = self.byte()?;

@@ -12,12 +12,13 @@ use redb::{
 };
 use windlass_core::store::{Cause, Disagreement, Dump, StoreError, audit};
 use windlass_core::{
-    Counts, Excerpt, Fingerprint, IdempotencyKey, Job, JobId, KeyRecord, View, WorkerId,
+    Counts, Excerpt, Fingerprint, IdempotencyKey, Job, JobId, KeyRecord, Rank, View, WorkerId,
 };
 use windlass_store_file::{directory_of, sync_directory};
 
 use crate::bytes::utf8;
 use crate::error::OpenError;
+use crate::find::Rows;
 use crate::names::Names;
 use crate::open::copy_target;
 use crate::rows::{self, JobRow, bad};
@@ -26,10 +27,9 @@ use crate::store::RedbStore;
 use crate::tables::{
     ATTEMPTS, Access, CANCELLED, COUNTS, DONE, ERRORS, FAILED, Found, JOBS, KEYS, LAST_ID, LEASED,
     META, ORPHANS, PAYLOADS, PROGRESS, READY, RESULTS, SCHEDULED, WAITING, attempt_place,
-    each_table, instant_of, job_id, orphan_key, pair_key, ready_key, time_key, time_place,
-    time_table, waiting_key,
+    each_table, job_id, orphan_key, pair_key, ready_key, time_key, time_place, time_table,
+    waiting_key,
 };
-use crate::tx::Rows;
 use crate::write::{Index, put_keys, written};
 
 /// What a keeper says that has outlived its store.
@@ -39,20 +39,20 @@ const CLOSED: &str = "the store is closed";
 const OF_JOBS: [(&str, TableDefinition<'_, u64, &[u8]>); 4] =
     [("payload", PAYLOADS), ("result", RESULTS), ("progress", PROGRESS), ("error", ERRORS)];
 
-/// Checks and copies a store that is in use, from any thread: see [`RedbStore::keeper`].
+/// Checks and copies a store that is in use, from any thread: see [`RedbStore::maintenance`].
 /// It does not keep the file open once the store is gone.
 #[derive(Debug, Clone)]
-pub struct RedbKeeper(Weak<Slot>);
+pub struct RedbMaintenance(Weak<Slot>);
 
 impl RedbStore {
     /// A handle that checks and copies the store while it is in use.
-    pub fn keeper(&self) -> RedbKeeper {
-        RedbKeeper(Arc::downgrade(&self.slot))
+    pub fn maintenance(&self) -> RedbMaintenance {
+        RedbMaintenance(Arc::downgrade(&self.slot))
     }
 
-    /// See [`RedbKeeper::backup`].
+    /// See [`RedbMaintenance::backup`].
     pub fn backup(&self, to: &Path) -> Result<(), OpenError> {
-        self.keeper().backup(to)
+        self.maintenance().backup(to)
     }
 
     /// Checks every page, recomputes counters, keys and indexes from the rows, and lists everything
@@ -66,9 +66,9 @@ impl RedbStore {
     }
 
     /// Makes derived data agree with the rows again: counters are counted anew, indexes built
-    /// anew, and what belongs to no job is removed. No job is touched.
+    /// anew, ranks and lengths of payloads set again, and what belongs to no job is removed.
     pub fn repair(&mut self) -> Result<(), StoreError> {
-        self.recent.forget();
+        self.cache.forget();
         let opened = self.slot.alone();
         let db = opened.db().map_err(StoreError::Fatal)?;
         let mended = || -> Found<()> {
@@ -83,7 +83,7 @@ impl RedbStore {
     }
 }
 
-impl RedbKeeper {
+impl RedbMaintenance {
     /// Recomputes counters, keys and indexes from the rows, and lists everything that disagrees.
     /// Empty is good. It reads the whole store, beside those who write; pages are not checked, for
     /// which the store would have to stand still: [`RedbStore::verify`] does that.
@@ -194,10 +194,10 @@ fn indexes(rows: &mut Rows<'_, &ReadTransaction>, dump: &Dump) -> Found<Vec<Disa
         let kind = rows.names.kinds.number(rows.access, &job.kind)?.unwrap_or(0);
         let view = job.state.view();
         if view == View::Queued {
-            ready.insert(ready_key(queue, kind, job.rank()));
+            ready.insert(ready_key(queue, kind, job.rank));
             waiting.insert(waiting_key(queue, job.run_at, job.id.get()));
         } else {
-            times.entry(view).or_default().insert(time_key(instant_of(job), job.id.get()));
+            times.entry(view).or_default().insert(time_key(job.index_key().at, job.id.get()));
         }
     }
     let access = rows.access;
@@ -261,8 +261,9 @@ fn mend(txn: &WriteTransaction) -> Found<()> {
     for (id, row) in stored {
         let numbers = row.numbers;
         let lease = if row.view == View::Processing { leases.next() } else { None };
-        jobs.push((rows.job(id, row, lease)?, numbers));
+        jobs.push((rows.job(id, &row, lease)?, numbers));
     }
+    mend_derived(txn, &mut jobs)?;
     build_indexes(txn, &jobs)?;
     count_anew(txn, &jobs)?;
     mend_keys(txn, &jobs)?;
@@ -315,6 +316,23 @@ fn mend_leases(txn: &WriteTransaction, jobs: &BTreeMap<JobId, JobRow>) -> Found<
         if leased.get(&key)?.is_none() {
             let holder = written(|out| rows::put_holder(out, &nobody, row.visibility_timeout));
             leased.insert(&key, holder.as_slice())?;
+        }
+    }
+    Ok(())
+}
+
+/// What rows keep although it follows from something else: their rank, the length of their payload.
+fn mend_derived(txn: &WriteTransaction, jobs: &mut [(Job, rows::Numbers)]) -> Found<()> {
+    let (payloads, mut table) = (txn.open(PAYLOADS)?, txn.open(JOBS)?);
+    for (job, numbers) in jobs {
+        let payload = payloads.get(job.id.get())?;
+        let bytes = payload.map(|payload| u32::try_from(payload.value().len())).transpose();
+        let bytes = bytes.map_err(bad)?.unwrap_or(job.payload_bytes);
+        let derived = (Rank::of(job), bytes);
+        if (job.rank, job.payload_bytes) != derived {
+            (job.rank, job.payload_bytes) = derived;
+            let row = written(|out| rows::put_job(out, job, *numbers));
+            table.insert(job.id.get(), row.as_slice())?;
         }
     }
     Ok(())

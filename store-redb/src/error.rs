@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use windlass_core::store::{Cause, StoreError};
+use windlass_core::store::{BadAnswer, Cause, StoreError};
 
 use crate::bytes::Malformed;
 
@@ -167,6 +167,13 @@ impl From<Malformed> for TxError {
     }
 }
 
+/// Core refused an answer: the rows it was made of contradict each other.
+impl From<BadAnswer> for TxError {
+    fn from(bad: BadAnswer) -> Self {
+        Self::BadRow(bad.to_string())
+    }
+}
+
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -238,6 +245,7 @@ mod tests {
         let gone = redb::TableError::TableDoesNotExist("jobs".into());
         assert_eq!(TxError::from(gone).class(), Class::Corrupt);
         assert_eq!(TxError::from(Malformed::Short).class(), Class::Corrupt);
+        assert_eq!(TxError::from(BadAnswer("not job 1".into())).class(), Class::Corrupt);
         assert_eq!(TxError::from(redb::StorageError::PreviousIo).class(), Class::Fatal);
     }
 

@@ -1,6 +1,6 @@
 //! The store on redb: jobs in one file of one process, durable to the last fsync.
 //!
-//! Tables find and keep rows; `windlass_core::apply` decides. Every commit is made in two phases
+//! Tables find and keep rows; `windlass_core::Apply` decides. Every commit is made in two phases
 //! with a sync each: when it returns, its pages and the switch to them are on disk. A second
 //! process is refused; for several on one file there is the SQLite store.
 //!
@@ -20,9 +20,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod answer;
 mod bytes;
 mod check;
 mod error;
+mod find;
 mod names;
 mod open;
 mod reader;
@@ -31,10 +33,9 @@ mod slot;
 mod sorted;
 mod store;
 mod tables;
-mod tx;
 mod write;
 
-pub use check::RedbKeeper;
+pub use check::RedbMaintenance;
 pub use error::OpenError;
 pub use reader::RedbReader;
 pub use store::RedbStore;

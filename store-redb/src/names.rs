@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use redb::{ReadableTable, WriteTransaction};
-use windlass_core::{Job, Kind, Millis, QueueName, RetryPolicy, Strategy};
+use windlass_core::{Job, Kind, QueueName, RetryPolicy};
 
 use crate::bytes::{Bytes, put, utf8};
 use crate::error::TxError;
@@ -104,32 +104,21 @@ impl Name for RetryPolicy {
     const TAG: u8 = 2;
 
     fn bytes(&self) -> Cow<'_, [u8]> {
-        let (strategy, factor) = match self.strategy() {
-            Strategy::Fixed => (0, 0),
-            Strategy::Linear => (1, 0),
-            Strategy::Exponential { factor } => (2, factor),
-        };
-        let mut out = vec![strategy];
-        put(&mut out, factor.into());
-        put(&mut out, self.initial().get());
-        put(&mut out, self.cap().get());
-        put(&mut out, self.jitter().into());
+        let mut out = Vec::new();
+        for number in self.to_stored() {
+            put(&mut out, number);
+        }
         Cow::Owned(out)
     }
 
     fn of(bytes: &[u8]) -> Found<Self> {
         let mut bytes = Bytes(bytes);
-        let (strategy, factor) = (bytes.byte()?, bytes.small()?);
-        let (initial, cap) = (Millis::new(bytes.number()?), Millis::new(bytes.number()?));
-        let jitter = bytes.small()?;
+        let mut stored = [0; 5];
+        for number in &mut stored {
+            *number = bytes.number()?;
+        }
         bytes.end()?;
-        let strategy = match strategy {
-            0 => Strategy::Fixed,
-            1 => Strategy::Linear,
-            2 => Strategy::Exponential { factor },
-            other => return Err(TxError::BadRow(format!("{other} is no retry strategy"))),
-        };
-        Self::new(strategy, initial, cap, jitter).map_err(bad)
+        Self::from_stored(stored).ok_or_else(|| bad(format!("{stored:?} is no retry policy")))
     }
 }
 
@@ -213,6 +202,7 @@ fn tagged<T: Name>(bytes: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use proptest::prelude::{any, prop, prop_assert_eq, proptest};
+    use windlass_core::{Millis, Strategy};
 
     proptest! {
         #[test]
@@ -234,5 +224,22 @@ mod tests {
         fn any_bytes_are_a_policy_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
             let _ = RetryPolicy::of(&bytes);
         }
+    }
+
+    /// Files hold these bytes, and are searched by them.
+    #[test]
+    fn the_bytes_of_a_retry_policy_never_change() {
+        let bytes = |strategy, initial, cap, jitter| {
+            let policy = RetryPolicy::new(strategy, Millis::new(initial), Millis::new(cap), jitter);
+            policy.expect("it is in bounds").bytes().into_owned()
+        };
+        let exponential = Strategy::Exponential { factor: 2_000 };
+        let hour = 3_600_000;
+        assert_eq!(
+            bytes(exponential, 1_000, hour, 250),
+            [2, 0xd0, 0x0f, 0xe8, 0x07, 0x80, 0xdd, 0xdb, 0x01, 0xfa, 0x01]
+        );
+        assert_eq!(bytes(Strategy::Linear, 1, 2, 3), [1, 0, 1, 2, 3]);
+        assert_eq!(bytes(Strategy::Fixed, 127, 128, 0), [0, 0, 127, 0x80, 1, 0]);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,26 +11,29 @@ use redb::{
     Builder, Database, DatabaseError, ReadableTable, StorageBackend, TableError, TableHandle,
     WriteTransaction,
 };
-use windlass_core::WorkerId;
+use windlass_core::{View, WorkerId};
 use windlass_store_file::{
-    Meddled, Sight, Watched, directory_of, make_directory, make_file, sync_directory,
+    FileChanged, Sight, Watched, directory_of, make_directory, make_file, sync_directory,
 };
 
 use crate::bytes::utf8;
 use crate::error::{OpenError, TxError};
 use crate::rows::{self, bad};
+use crate::sorted::{get_all, put_all, replace_all};
 use crate::tables::{
-    APPLICATION, Access, Found, LAST_ID, META, SCHEMA, WORKERS, each_table, missing_table,
-    table_names,
+    APPLICATION, Access, Found, JOBS, LAST_ID, META, OLD_READY, PAYLOADS, READY, SCHEMA, WORKERS,
+    each_table, job_id, missing_table, ready_key, table_names,
 };
 use crate::write::written;
 
 /// Written into every store of ours: "WDLS".
 const APPLICATION_ID: u64 = 0x5744_4c53;
 /// The steps of the schema. A step is never changed once it was released.
-const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 2] = [first, second];
+const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 3] = [first, second, third];
 /// The newest schema known here.
 const KNOWN_SCHEMA: u64 = MIGRATIONS.len() as u64;
+/// How many jobs a migration holds in memory at a time.
+const CHUNK: usize = 1_000;
 /// How much memory pages may take, in bytes.
 const CACHE: usize = 128 * 1024 * 1024;
 
@@ -40,7 +44,7 @@ pub(crate) struct Source {
     /// Where it lies, or what it is called.
     pub(crate) path: PathBuf,
     open: Box<Opener>,
-    /// Whether it is a file, which can be meddled with.
+    /// Whether it is a file, which can be changed with.
     is_file: bool,
     /// The file, once it was opened.
     file: Option<Watched>,
@@ -97,9 +101,9 @@ impl Source {
         Ok(db)
     }
 
-    /// Looks at the file of a database that nobody is working on: whether somebody has meddled
+    /// Looks at the file of a database that nobody is working on: whether somebody has changed
     /// with it.
-    pub(crate) fn check(&self) -> Result<(), Meddled> {
+    pub(crate) fn check(&self) -> Result<(), FileChanged> {
         let Some((file, found)) = self.found()? else { return Ok(()) };
         let before = self.size.load(Ordering::Relaxed);
         if found.len < before {
@@ -110,7 +114,7 @@ impl Source {
 
     /// Looks whether the file is still the one that was opened. Its length is not looked at: redb
     /// itself may have cut it when it was closed.
-    pub(crate) fn check_closed(&self) -> Result<(), Meddled> {
+    pub(crate) fn check_closed(&self) -> Result<(), FileChanged> {
         let found = self.found()?;
         found.map_or(Ok(()), |(file, found)| file.check_writable(found))
     }
@@ -122,7 +126,7 @@ impl Source {
         self.size.store(size, Ordering::Relaxed);
     }
 
-    fn found(&self) -> Result<Option<(&Watched, Sight)>, Meddled> {
+    fn found(&self) -> Result<Option<(&Watched, Sight)>, FileChanged> {
         let Some(file) = &self.file else { return Ok(None) };
         Ok(file.find()?.map(|found| (file, found)))
     }
@@ -260,5 +264,55 @@ fn second(txn: &WriteTransaction) -> Found<()> {
         let row = written(|out| rows::put_worker(out, &seen));
         table.insert(seen.worker.id.as_str().as_bytes(), row.as_slice())?;
     }
+    Ok(())
+}
+
+/// The third schema: rows of jobs hold the length of the payload and the rank, keys of ready jobs
+/// hold the rank.
+fn third(txn: &WriteTransaction) -> Found<()> {
+    let mut last = None;
+    loop {
+        let old = jobs_behind(txn, last)?;
+        let Some((id, _)) = old.last() else { break };
+        last = Some(*id);
+        migrate_jobs(txn, &old)?;
+    }
+    txn.delete_table(OLD_READY)?;
+    Ok(())
+}
+
+/// The rows of the next jobs, as they are stored.
+fn jobs_behind(txn: &WriteTransaction, last: Option<u64>) -> Found<Vec<(u64, Vec<u8>)>> {
+    let jobs = txn.open(JOBS)?;
+    let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+    let page = jobs.range::<u64>((from, Bound::Unbounded))?.take(CHUNK);
+    page.map(|row| row.map(|(id, row)| (id.value(), row.value().to_vec())).map_err(Into::into))
+        .collect()
+}
+
+/// Writes these rows in the form of the third schema, and the keys of those jobs that are ready.
+fn migrate_jobs(txn: &WriteTransaction, old: &[(u64, Vec<u8>)]) -> Found<()> {
+    let ids: Vec<u64> = old.iter().map(|(id, _)| *id).collect();
+    let mut lengths = Vec::with_capacity(old.len());
+    get_all(&txn.open(PAYLOADS)?, &ids, |text| {
+        // A missing payload is reported by `verify`; it must not keep the file from opening.
+        lengths.push(u32::try_from(text.map_or(0, <[u8]>::len)).map_err(bad)?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let (mut rows, mut ready) = (Vec::with_capacity(old.len()), Vec::new());
+    for ((id, row), length) in old.iter().zip(lengths) {
+        let mut new = Vec::with_capacity(row.len() + 4);
+        rows::put_second_job(&mut new, row, length)?;
+        let row = rows::job_row(&new)?;
+        if row.view == View::Queued {
+            let rank = row.rank(job_id(*id)?);
+            ready.push((ready_key(row.numbers.queue, row.numbers.kind, rank), ()));
+        }
+        rows.push((*id, new));
+    }
+    let rows: Vec<(u64, &[u8])> = rows.iter().map(|(id, row)| (*id, row.as_slice())).collect();
+    replace_all(&mut txn.open(JOBS)?, &rows)?;
+    ready.sort_unstable();
+    put_all(&mut txn.open(READY)?, &ready)?;
     Ok(())
 }

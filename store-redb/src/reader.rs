@@ -5,26 +5,24 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use redb::{ReadTransaction, ReadableTable};
-use windlass_core::limits::LIST_SCAN_ROWS;
 use windlass_core::store::{
-    Cursor, Dump, Filter, JobDetail, Marker, Page, Reader, StoreError, WorkerRow,
+    Cursor, Dump, Filter, JobDetail, Listing, Marker, Page, Reader, StoreError, WorkerRow,
 };
 use windlass_core::{
-    Attempt, Epoch, IdempotencyKey, Job, JobId, KeyRecord, Payload, QueueName, QueueRow,
+    Attempt, BatchId, Epoch, IdempotencyKey, Job, JobId, KeyRecord, Payload, QueueName, QueueRow,
     SettingKey, SettingValue, View, Wall, WorkerId,
 };
 
 use crate::bytes::utf8;
-use crate::error::TxError;
+use crate::find::Rows;
 use crate::names::Names;
 use crate::rows::{self, bad};
 use crate::slot::Slot;
 use crate::tables::{
-    ATTEMPTS, Access, COUNTS, Found, JOBS, KEYS, LEASED, MARKERS, PROGRESS, RESULTS, SETTINGS,
-    WAITING, WORKERS, attempt_key, attempt_place, cursor_key, job_id, pair, time_place, time_table,
-    waiting_key, waiting_place,
+    ATTEMPTS, Access, COUNTS, Found, JOBS, KEYS, LEASED, MARKERS, PAYLOADS, PROGRESS, RESULTS,
+    SETTINGS, WAITING, WORKERS, attempt_key, attempt_place, cursor_key, job_id, pair, time_place,
+    time_table, waiting_key, waiting_place,
 };
-use crate::tx::Rows;
 
 /// A reader of a [`RedbStore`](crate::RedbStore), for any thread.
 #[derive(Debug)]
@@ -80,7 +78,7 @@ impl Reader for RedbReader {
     }
 
     fn queue(&mut self, name: &QueueName) -> Result<Option<QueueRow>, StoreError> {
-        self.read(|rows| rows.queue(name))
+        self.read(|rows| rows.queue_row(name))
     }
 
     fn oldest_ready(&mut self, queue: &QueueName) -> Result<Option<Wall>, StoreError> {
@@ -130,7 +128,8 @@ fn dump(rows: &mut Snapshot<'_>) -> Found<Dump> {
 
 impl<A: Access> Rows<'_, A> {
     fn detail(&mut self, job: Job) -> Found<JobDetail> {
-        let payload = self.payloads(&[job.id], 0)?.remove(0);
+        let payload = self.text(PAYLOADS, job.id)?;
+        let payload = payload.ok_or_else(|| bad(format!("job {} has no payload", job.id)))?;
         let (result, progress) = (self.text(RESULTS, job.id)?, self.text(PROGRESS, job.id)?);
         let last_error = self.last_error(job.id)?;
         Ok(JobDetail { job, payload, result, progress, last_error })
@@ -154,14 +153,14 @@ impl<A: Access> Rows<'_, A> {
                 let to = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.id.get()));
                 let ids = jobs.range::<u64>((Bound::Unbounded, to))?.rev();
                 let place = |id: u64| Ok(Cursor { at: Wall::new(0), id: job_id(id)? });
-                self.page(filter, limit, ids.map(|row| place(row?.0.value())))
+                self.page(filter, after, limit, ids.map(|row| place(row?.0.value())))
             }
             Some(View::Processing) => {
                 let leased = access.open(LEASED)?;
                 let to = after.map(cursor_key);
                 let to = to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
                 let places = leased.range::<&[u8; 16]>((Bound::Unbounded, to))?.rev();
-                self.page(filter, limit, places.map(|row| time_place(row?.0.value())))
+                self.page(filter, after, limit, places.map(|row| time_place(row?.0.value())))
             }
             Some(View::Queued) => self.list_ready(filter, after, limit),
             Some(view) => {
@@ -170,31 +169,27 @@ impl<A: Access> Rows<'_, A> {
                 let to = after.map(cursor_key);
                 let to = to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
                 let places = table.range::<&[u8; 16]>((Bound::Unbounded, to))?.rev();
-                self.page(filter, limit, places.map(|row| time_place(row?.0.value())))
+                self.page(filter, after, limit, places.map(|row| time_place(row?.0.value())))
             }
         }
     }
 
-    /// Takes jobs at these places until the page is full or enough rows were looked at.
+    /// Takes jobs at these places until the page is complete.
     fn page(
         &mut self,
         filter: &Filter,
+        after: Option<Cursor>,
         limit: usize,
-        places: impl Iterator<Item = Found<Cursor>>,
+        mut places: impl Iterator<Item = Found<Cursor>>,
     ) -> Found<Page> {
-        let mut page = Page::default();
-        let mut last = None;
-        for (seen, place) in places.enumerate() {
-            let place = place?;
-            if page.jobs.len() == limit || seen == LIST_SCAN_ROWS {
-                page.next = last;
-                break;
-            }
-            last = Some(place);
-            let jobs = self.indexed(&[place.id])?;
-            page.jobs.extend(jobs.into_iter().filter(|job| filter.includes(job)));
+        let mut listing = Listing::new(filter, after, limit);
+        // The places go on where the last rows ended, so they are not looked for again.
+        while let Some((_, rows)) = listing.wanted() {
+            let ids = places.by_ref().take(rows).map(|place| Ok(place?.id));
+            let ids: Vec<JobId> = ids.collect::<Found<_>>()?;
+            listing.add(self.indexed(&ids)?);
         }
-        Ok(page)
+        Ok(listing.page())
     }
 
     /// Ready jobs: the greatest of the queues' own greatest, again and again.
@@ -222,7 +217,7 @@ impl<A: Access> Rows<'_, A> {
             }
             Some(Ok(place))
         });
-        self.page(filter, limit, places)
+        self.page(filter, after, limit, places)
     }
 
     fn queues_with_ready(&self) -> Found<Vec<u32>> {
@@ -320,11 +315,11 @@ impl<A: Access> Rows<'_, A> {
     }
 
     /// Whether this batch was committed.
-    pub(crate) fn marked(&self, batch: windlass_core::BatchId) -> Result<bool, TxError> {
+    pub(crate) fn was_committed(&self, batch: BatchId) -> Found<bool> {
         let markers = self.access.open(MARKERS)?;
         let row = markers.get(batch.process.0)?;
         let marker = row.map(|row| rows::marker(batch.process.0, row.value())).transpose()?;
-        Ok(marker.is_some_and(|marker| marker.batch.seq >= batch.seq))
+        Ok(marker.is_some_and(|marker| marker.covers(batch)))
     }
 }
 

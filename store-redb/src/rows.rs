@@ -4,21 +4,25 @@
 use windlass_core::store::{Marker, Worker, WorkerKind};
 use windlass_core::{
     Attempt, AttemptOutcome, BatchId, Counts, Demand, Epoch, Excerpt, Fingerprint, IdempotencyKey,
-    Job, JobId, JobTimeout, KeyRecord, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Millis,
-    Priority, ProcessId, Spent, State, View, Wall, WorkerId,
+    Job, JobId, JobTimeout, KeyRecord, LastVerdict, LeaseLength, MaxQueued, MaxRetries, MaxRunning,
+    Millis, Priority, ProcessId, Rank, State, View, Wall, WorkerId,
 };
 
 use crate::bytes::{Bytes, put, put_signed, put_text, put_wide};
 use crate::error::TxError;
-use crate::tables::{Found, instant_of, job_id};
+use crate::tables::{Found, job_id};
 
-/// The version of every row written today.
+/// The version of a row, unless its kind has had several.
 const VERSION: u8 = 1;
+/// The form of a job's row since the third schema.
+const JOB_VERSION: u8 = 2;
 
 /// What the second byte of a job's row says beside its view.
 const STARTED: u8 = 0x10;
 const TIMEOUT: u8 = 0x20;
 const KEY: u8 = 0x40;
+/// The rank is written out, because it does not follow from the priority and `run_at`.
+const RANKED: u8 = 0x80;
 const VIEW: u8 = 0x0f;
 
 /// A job's row: names by number, and without the holder of its lease.
@@ -27,9 +31,14 @@ pub(crate) struct JobRow {
     pub(crate) view: View,
     /// The instant it is ordered by in its view.
     pub(crate) at: Wall,
-    pub(crate) spent: Option<Spent>,
+    pub(crate) spent: Option<LastVerdict>,
+    pub(crate) payload_bytes: u32,
     pub(crate) numbers: Numbers,
     pub(crate) priority: Priority,
+    /// Its rank, but for the id.
+    pub(crate) class: i16,
+    pub(crate) turn: u64,
+    pub(crate) due: Wall,
     pub(crate) attempts: u32,
     pub(crate) max_retries: MaxRetries,
     pub(crate) epoch: Epoch,
@@ -43,6 +52,13 @@ pub(crate) struct JobRow {
     pub(crate) idempotency_key: Option<IdempotencyKey>,
 }
 
+impl JobRow {
+    /// The rank of the job, whose id is the key of the row.
+    pub(crate) fn rank(&self, id: JobId) -> Rank {
+        Rank { class: self.class, turn: self.turn, due: self.due, id }
+    }
+}
+
 /// What a job's row refers to by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Numbers {
@@ -54,15 +70,19 @@ pub(crate) struct Numbers {
 /// Writes a job's row. What changes with a step of the job has always the same length.
 pub(crate) fn put_job(out: &mut Vec<u8>, job: &Job, numbers: Numbers) {
     let view = job.state.view();
+    let Rank { class, turn, due, .. } = job.rank;
+    let plain = (class, turn, due) == (-job.priority.get(), 0, job.run_at);
     let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-    out.push(VERSION);
+    out.push(JOB_VERSION);
     let flags = flag(job.started_at.is_some(), STARTED)
         | flag(job.timeout.is_some(), TIMEOUT)
-        | flag(job.idempotency_key.is_some(), KEY);
-    out.push(code(&View::ALL, &view) | flags);
+        | flag(job.idempotency_key.is_some(), KEY)
+        | flag(!plain, RANKED);
+    out.push(u8::try_from(view.index()).unwrap_or(VIEW) | flags);
     // A done job needs none: how its token was spent is plain.
     let spent = job.state.spent().filter(|_| view != View::Done);
-    out.push(spent.map_or(0, |spent| 1 + code(&Spent::ALL, &spent)));
+    out.push(spent.map_or(0, |spent| 1 + code(&LastVerdict::ALL, &spent)));
+    put(out, job.payload_bytes.into());
     put(out, numbers.queue.into());
     put(out, numbers.kind.into());
     put(out, numbers.retry.into());
@@ -80,7 +100,12 @@ pub(crate) fn put_job(out: &mut Vec<u8>, job: &Job, numbers: Numbers) {
     put_wide(out, job.run_at.get().wrapping_sub(created));
     put_wide(out, job.updated_at.get().wrapping_sub(created));
     put_wide(out, job.started_at.map_or(0, |at| at.get().wrapping_sub(created)));
-    put_wide(out, instant_of(job).get().wrapping_sub(created));
+    put_wide(out, job.index_key().at.get().wrapping_sub(created));
+    if !plain {
+        put_signed(out, class.into());
+        put(out, turn);
+        put_wide(out, due.get().wrapping_sub(created));
+    }
     if let Some(key) = &job.idempotency_key {
         out.extend_from_slice(key.as_str().as_bytes());
     }
@@ -88,12 +113,12 @@ pub(crate) fn put_job(out: &mut Vec<u8>, job: &Job, numbers: Numbers) {
 
 /// Reads a job's row.
 pub(crate) fn job_row(row: &[u8]) -> Found<JobRow> {
-    let mut bytes = versioned(row)?;
+    let mut bytes = of_version(row, JOB_VERSION)?;
     let flags = bytes.byte()?;
     let spent = bytes.byte()?.checked_sub(1);
+    let payload_bytes = bytes.small()?;
     let numbers = Numbers { queue: bytes.small()?, kind: bytes.small()?, retry: bytes.small()? };
-    let priority = i16::try_from(bytes.signed()?).map_err(bad)?;
-    let priority = Priority::new(priority).map_err(bad)?;
+    let priority = Priority::new(short(bytes.signed()?)?).map_err(bad)?;
     let attempts = bytes.small()?;
     let max_retries = MaxRetries::new(bytes.small()?).map_err(bad)?;
     let epoch = Epoch::new(bytes.number()?);
@@ -101,16 +126,27 @@ pub(crate) fn job_row(row: &[u8]) -> Found<JobRow> {
     let visibility_timeout = LeaseLength::new(bytes.number()?).map_err(bad)?;
     let timeout = if flags & TIMEOUT == 0 { None } else { Some(bytes.number()?) };
     let created = bytes.signed()?;
-    let mut instant = || bytes.signed().map(|since| Wall::new(created.wrapping_add(since)));
-    let (run_at, updated_at, started_at, at) = (instant()?, instant()?, instant()?, instant()?);
+    let instant =
+        |bytes: &mut Bytes<'_>| bytes.signed().map(|since| Wall::new(created.wrapping_add(since)));
+    let (run_at, updated_at) = (instant(&mut bytes)?, instant(&mut bytes)?);
+    let (started_at, at) = (instant(&mut bytes)?, instant(&mut bytes)?);
+    let (class, turn, due) = if flags & RANKED == 0 {
+        (-priority.get(), 0, run_at)
+    } else {
+        (short(bytes.signed()?)?, bytes.number()?, instant(&mut bytes)?)
+    };
     let key = if flags & KEY == 0 { None } else { Some(bytes.rest()?) };
     bytes.end()?;
     Ok(JobRow {
-        view: coded(&View::ALL, flags & VIEW, "view")?,
+        view: view(flags & VIEW)?,
         at,
-        spent: spent.map(|code| coded(&Spent::ALL, code, "verdict")).transpose()?,
+        spent: spent.map(|code| coded(&LastVerdict::ALL, code, "verdict")).transpose()?,
+        payload_bytes,
         numbers,
         priority,
+        class,
+        turn,
+        due,
         attempts,
         max_retries,
         epoch,
@@ -123,6 +159,21 @@ pub(crate) fn job_row(row: &[u8]) -> Found<JobRow> {
         started_at: Some(started_at).filter(|_| flags & STARTED != 0),
         idempotency_key: key.map(IdempotencyKey::new).transpose().map_err(bad)?,
     })
+}
+
+/// Converts a job's row of the first two schemas: the length of the payload is inserted behind the
+/// first three bytes. In those schemas the rank follows from the priority and `run_at`, so it takes
+/// no bytes.
+pub(crate) fn put_second_job(out: &mut Vec<u8>, row: &[u8], payload_bytes: u32) -> Found<()> {
+    let mut bytes = versioned(row)?;
+    let (flags, spent) = (bytes.byte()?, bytes.byte()?);
+    if flags & RANKED != 0 {
+        return Err(bad(format!("{flags:#04x} are no flags of the second schema")));
+    }
+    out.extend_from_slice(&[JOB_VERSION, flags, spent]);
+    put(out, payload_bytes.into());
+    out.extend_from_slice(bytes.0);
+    Ok(())
 }
 
 /// The state of a job that is not leased.
@@ -395,6 +446,15 @@ fn truth(bytes: &mut Bytes<'_>) -> Found<bool> {
         1 => Ok(true),
         other => Err(TxError::BadRow(format!("{other} is neither yes nor no"))),
     }
+}
+
+fn short(number: i64) -> Found<i16> {
+    i16::try_from(number).map_err(bad)
+}
+
+fn view(code: u8) -> Found<View> {
+    let found = View::from_index(code.into());
+    found.ok_or_else(|| TxError::BadRow(format!("{code} is no view")))
 }
 
 /// The code of a thing in a list of all, which are few.

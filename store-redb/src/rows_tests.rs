@@ -17,12 +17,18 @@ fn job() -> impl Strategy<Value = Job> {
         prop::option::of(1..=604_800_000_u64),
     );
     let instants = (any::<i64>(), any::<i64>(), any::<i64>(), prop::option::of(any::<i64>()));
-    (words, instants, states(), prop::option::of("[!-~]{1,40}")).prop_map(
-        |(words, (created, run, updated, started), state, key)| Job {
-            id: JobId::new(words.0).expect("it is an id"),
+    // In one half of the cases a rank that does not follow from the priority and `run_at`.
+    let rank = prop::option::of((any::<i16>(), any::<u64>(), any::<i64>()));
+    let beside = (prop::option::of("[!-~]{1,40}"), rank, any::<u32>());
+    (words, instants, states(), beside).prop_map(
+        |(words, (created, run, updated, started), state, (key, rank, payload_bytes))| Job {
+            id: id(words.0),
             queue: QueueName::default(),
             kind: Kind::default(),
-            priority: Priority::new(words.1).expect("it is in bounds"),
+            priority: priority(words.1),
+            rank: rank.map_or(Rank::new(priority(words.1), Wall::new(run), id(words.0)), |rank| {
+                Rank { class: rank.0, turn: rank.1, due: Wall::new(rank.2), id: id(words.0) }
+            }),
             state,
             attempts: words.2,
             max_retries: MaxRetries::new(words.3).expect("it is in bounds"),
@@ -33,11 +39,20 @@ fn job() -> impl Strategy<Value = Job> {
             visibility_timeout: LeaseLength::new(words.6).expect("it is in bounds"),
             retry: retry(),
             idempotency_key: key.map(|key| IdempotencyKey::new(&key).expect("it is a key")),
+            payload_bytes,
             created_at: Wall::new(created),
             updated_at: Wall::new(updated),
             started_at: started.map(Wall::new),
         },
     )
+}
+
+fn id(number: u64) -> JobId {
+    JobId::new(number).expect("it is an id")
+}
+
+fn priority(number: i16) -> Priority {
+    Priority::new(number).expect("it is in bounds")
 }
 
 fn retry() -> RetryPolicy {
@@ -46,7 +61,7 @@ fn retry() -> RetryPolicy {
 }
 
 fn states() -> impl Strategy<Value = State> {
-    let spent = prop::option::of(prop::sample::select(&Spent::ALL[..]));
+    let spent = prop::option::of(prop::sample::select(&LastVerdict::ALL[..]));
     (0..6, any::<i64>(), spent).prop_map(|(which, at, spent)| {
         let at = Wall::new(at);
         match which {
@@ -104,11 +119,13 @@ proptest! {
         let found = job_row(&row).expect("the row is sound");
         prop_assert_eq!(found.numbers, numbers);
         prop_assert_eq!(found.view, job.state.view());
-        prop_assert_eq!(found.at, instant_of(&job));
+        prop_assert_eq!(found.at, job.index_key().at);
         if job.lease().is_none() {
             prop_assert_eq!(state(&found), Some(job.state.clone()));
         }
         prop_assert_eq!(found.priority, job.priority);
+        prop_assert_eq!(found.rank(job.id), job.rank);
+        prop_assert_eq!(found.payload_bytes, job.payload_bytes);
         prop_assert_eq!(found.attempts, job.attempts);
         prop_assert_eq!(found.max_retries, job.max_retries);
         prop_assert_eq!(found.epoch, job.epoch);
@@ -121,6 +138,29 @@ proptest! {
         prop_assert_eq!(found.started_at, job.started_at);
         prop_assert_eq!(&found.idempotency_key, &job.idempotency_key);
         check(&row, &found, job.idempotency_key.is_none(), job_row)?;
+    }
+
+    /// A row of the first two schemas is that of today without the length of the payload.
+    #[test]
+    fn an_old_job_comes_back_with_the_length_of_its_payload(job in job(), queue: u32) {
+        let numbers = Numbers { queue, ..Numbers::default() };
+        let rank = Rank::new(job.priority, job.run_at, job.id);
+        let job = Job { rank, payload_bytes: 0, ..job };
+        let mut old = written(|out| put_job(out, &job, numbers));
+        prop_assert_eq!(old.remove(3), 0, "the length of the payload");
+        old[0] = VERSION;
+        let upgraded = |old: &[u8], bytes: u32| -> Found<Vec<u8>> {
+            let mut row = Vec::new();
+            put_second_job(&mut row, old, bytes)?;
+            Ok(row)
+        };
+        let job = Job { payload_bytes: 300, ..job };
+        let row = written(|out| put_job(out, &job, numbers));
+        prop_assert_eq!(upgraded(&old, 300).expect("the row is sound"), row.clone());
+        prop_assert!(upgraded(&row, 300).is_err(), "a row of today was taken for an old one");
+        prop_assert!(upgraded(&old[..2], 300).is_err(), "a row cut short was read");
+        old[1] |= RANKED;
+        prop_assert!(upgraded(&old, 300).is_err(), "no old row has a rank of its own");
     }
 
     #[test]
@@ -216,12 +256,18 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(row in prop::collection::vec(any::<u8>(), 0..80)) {
         let mut row = row;
+        for version in [VERSION, JOB_VERSION] {
+            if let Some(first) = row.first_mut() {
+                *first = version;
+            }
+            let _ = job_row(&row);
+            let _ = put_second_job(&mut Vec::new(), &row, 1);
+        }
         if let Some(first) = row.first_mut() {
             *first = VERSION;
         }
         let id = || WorkerId::new("w").expect("it is a name");
         let key = IdempotencyKey::new("k").expect("it is a key");
-        let _ = job_row(&row);
         let _ = attempt(JobId::FIRST, Epoch::NEVER, &row);
         let _ = key_record(key, &row);
         let _ = queue(&row);
@@ -233,6 +279,42 @@ proptest! {
     }
 }
 
+/// Written by the code of the second schema: priority -5, a timeout, a key, due at once.
+#[test]
+fn a_row_that_the_second_schema_has_written_is_converted() {
+    let old = [
+        1, 96, 0, 1, 1, 1, 9, 0, 3, 0, 0, 176, 234, 1, 224, 212, 3, 128, 160, 171, 254, 249, 98,
+        128, 128, 128, 128, 0, 128, 128, 128, 128, 0, 128, 128, 128, 128, 0, 128, 128, 128, 128, 0,
+        107, 101, 121,
+    ];
+    let mut new = Vec::new();
+    put_second_job(&mut new, &old, 300).expect("the row is sound");
+    let now = Wall::new(1_700_000_000_000);
+    let expected = JobRow {
+        view: View::Queued,
+        at: now,
+        spent: None,
+        payload_bytes: 300,
+        numbers: Numbers { queue: 1, kind: 1, retry: 1 },
+        priority: priority(-5),
+        class: 5,
+        turn: 0,
+        due: now,
+        attempts: 0,
+        max_retries: MaxRetries::DEFAULT,
+        epoch: Epoch::NEVER,
+        generation: 0,
+        visibility_timeout: LeaseLength::DEFAULT,
+        timeout: Some(JobTimeout::new(60_000).expect("it is in bounds")),
+        created_at: now,
+        run_at: now,
+        updated_at: now,
+        started_at: None,
+        idempotency_key: Some(IdempotencyKey::new("key").expect("it is a key")),
+    };
+    assert_eq!(job_row(&new).expect("the row is sound"), expected);
+}
+
 #[test]
 fn a_row_keeps_its_length_when_its_job_is_claimed_and_done() {
     let now = Wall::new(1_700_000_000_000);
@@ -242,6 +324,7 @@ fn a_row_keeps_its_length_when_its_job_is_claimed_and_done() {
         queue: QueueName::default(),
         kind: Kind::default(),
         priority: Priority::DEFAULT,
+        rank: Rank::new(Priority::DEFAULT, now, JobId::FIRST),
         state: State::Queued { ready: true, spent: None },
         attempts: 0,
         max_retries: MaxRetries::DEFAULT,
@@ -252,6 +335,7 @@ fn a_row_keeps_its_length_when_its_job_is_claimed_and_done() {
         visibility_timeout: LeaseLength::DEFAULT,
         retry: retry(),
         idempotency_key: None,
+        payload_bytes: 1_000,
         created_at: now,
         updated_at: now,
         started_at: None,

@@ -7,6 +7,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use redb::{CursorError, Key, ReadableTable, Table, Value};
+use windlass_core::JobId;
 
 use crate::tables::Found;
 
@@ -46,6 +47,22 @@ impl Sorted for u64 {
     }
 }
 
+impl Sorted for JobId {
+    type Stored = u64;
+
+    fn stored(&self) -> u64 {
+        self.get()
+    }
+
+    fn follows(&self, other: &Self) -> bool {
+        self.get().follows(&other.get())
+    }
+
+    fn is(&self, stored: &u64) -> bool {
+        self.get() == *stored
+    }
+}
+
 impl<const N: usize> Sorted for [u8; N] {
     type Stored = &'static [u8; N];
 
@@ -81,14 +98,15 @@ pub(crate) fn get_all<K: Sorted, V: Value + 'static>(
     for (at, key) in keys.iter().enumerate() {
         if let Some(range) = &mut walk {
             let range: &mut redb::Range<'_, K::Stored, V> = range;
-            match range.next().transpose()? {
-                Some((next, value)) if key.is(&next.value()) => {
+            match range.next() {
+                Some(Ok((next, value))) if key.is(&next.value()) => {
                     backoff = 1;
                     if found(Some(value.value()))?.is_break() {
                         return Ok(());
                     }
                     continue;
                 }
+                Some(Err(error)) => return Err(error.into()),
                 _ => (walk, wait, backoff) = (None, backoff, FURTHEST.min(backoff * 2)),
             }
         }
@@ -106,22 +124,23 @@ pub(crate) fn get_all<K: Sorted, V: Value + 'static>(
     Ok(())
 }
 
-/// Puts rows in place, sorted by their keys. Those that are there are replaced.
+/// Puts rows in place, sorted by their keys. Those that are there are replaced: says how many.
 pub(crate) fn put_all<K: Sorted, V: Value + 'static>(
     table: &mut Table<'_, K::Stored, V>,
     rows: &[(K, V::SelfType<'_>)],
-) -> Found<()> {
+) -> Found<usize> {
     debug_assert!(rows.is_sorted_by(|(a, _), (b, _)| a < b), "keys come in order, each once");
     let mut rest = rows;
+    let mut replaced = 0;
     while let Some(((key, value), behind)) = rest.split_first() {
-        table.insert(key.stored(), value)?;
+        replaced += usize::from(table.insert(key.stored(), value)?.is_some());
         rest = behind;
         if rest.len() >= FEW {
             let run = put_run(table, key, rest)?;
             rest = &rest[run..];
         }
     }
-    Ok(())
+    Ok(replaced)
 }
 
 /// Puts as many rows in place as fit between `after` and its neighbour, and says how many.
@@ -144,29 +163,31 @@ fn put_run<K: Sorted, V: Value + 'static>(
 }
 
 /// Puts rows in place of those with the same keys, sorted. Where nothing can stand between them,
-/// they are removed and put back, each page once.
+/// they are removed and put back, each page once. Says how many were there.
 pub(crate) fn replace_all<K: Sorted, V: Value + 'static>(
     table: &mut Table<'_, K::Stored, V>,
     rows: &[(K, V::SelfType<'_>)],
-) -> Found<()> {
+) -> Found<usize> {
+    let mut replaced = 0;
     for run in rows.chunk_by(|(a, _), (b, _)| b.follows(a)) {
         if let [(first, _), .., (last, _)] = run
             && run.len() > FEW
         {
-            remove_run(table, first, last)?;
+            replaced += remove_run(table, first, last)?;
         }
-        put_all(table, run)?;
+        replaced += put_all(table, run)?;
     }
-    Ok(())
+    Ok(replaced)
 }
 
-/// Removes keys, sorted. One that is not there is none to remove.
+/// Removes keys, sorted, and says how many of them were there.
 pub(crate) fn remove_all<K: Sorted, V: Value + 'static>(
     table: &mut Table<'_, K::Stored, V>,
     keys: &[K],
-) -> Found<()> {
+) -> Found<usize> {
     debug_assert!(keys.is_sorted_by(|a, b| a < b), "keys come in order, each once");
     let mut rest = keys;
+    let mut removed = 0;
     while let Some((first, behind)) = rest.split_first() {
         let run = match rest.windows(2).position(|pair| !pair[1].follows(&pair[0])) {
             None => rest.len(),
@@ -174,25 +195,29 @@ pub(crate) fn remove_all<K: Sorted, V: Value + 'static>(
             Some(_) => neighbours(table, rest)?,
         };
         if run > FEW {
-            remove_run(table, first, &rest[run - 1])?;
+            removed += remove_run(table, first, &rest[run - 1])?;
             rest = &rest[run..];
         } else {
-            table.remove(first.stored())?;
+            removed += usize::from(table.remove(first.stored())?.is_some());
             rest = behind;
         }
     }
-    Ok(())
+    Ok(removed)
 }
 
-/// Removes everything from one key to another.
+/// Removes everything from one key to another, and says how much that was.
 fn remove_run<K: Sorted, V: Value + 'static>(
     table: &mut Table<'_, K::Stored, V>,
     first: &K,
     last: &K,
-) -> Found<()> {
+) -> Found<usize> {
     let range = first.stored()..=last.stored();
-    table.retain_in::<<K::Stored as Value>::SelfType<'_>, _>(range, |_, _| false)?;
-    Ok(())
+    let mut removed = 0;
+    table.retain_in::<<K::Stored as Value>::SelfType<'_>, _>(range, |_, _| {
+        removed += 1;
+        false
+    })?;
+    Ok(removed)
 }
 
 /// How many of these keys stand side by side in the table, from the first on.
@@ -232,5 +257,60 @@ mod tests {
         assert!(!key(2, 1).follows(&key(1, 0)));
         assert!(!key(2, 0).follows(&key(1, u64::MAX)));
         assert!(![1_u8; 4].follows(&[0; 4]));
+    }
+
+    const TABLE: redb::TableDefinition<'_, u64, u64> = redb::TableDefinition::new("numbers");
+
+    /// Runs `change` on a table with these keys; what it says, and the keys that are left.
+    fn on(
+        keys: &[u64],
+        change: impl FnOnce(&mut Table<'_, u64, u64>) -> usize,
+    ) -> (usize, Vec<u64>) {
+        let backend = redb::backends::InMemoryBackend::new();
+        let db = redb::Builder::new().create_with_backend(backend).expect("it is made");
+        let txn = db.begin_write().expect("nobody else writes");
+        let mut table = txn.open_table(TABLE).expect("it opens");
+        for key in keys {
+            table.insert(key, 0).expect("it is put");
+        }
+        let said = change(&mut table);
+        let left = table.iter().expect("it is read");
+        (said, left.map(|row| row.expect("it is read").0.value()).collect())
+    }
+
+    #[test]
+    fn what_is_removed_is_counted_in_runs_and_one_by_one() {
+        let remove = |stored: &[u64], keys: &[u64]| {
+            on(stored, |table| remove_all(table, keys).expect("it is removed"))
+        };
+        let all: Vec<u64> = (1..=40).collect();
+        assert_eq!(remove(&all, &all), (40, vec![]));
+        assert_eq!(remove(&all, &[3, 9]).0, 2);
+        assert_eq!(remove(&all, &[39, 40, 41, 42]), (2, (1..=38).collect()));
+        let far: Vec<u64> = (1..=40).map(|key| key * 10).collect();
+        assert_eq!(remove(&far, &far), (40, vec![]));
+        assert_eq!(remove(&far, &all), (4, far[4..].to_vec()));
+        assert_eq!(remove(&all[..20], &all), (20, vec![]), "a run of which the end is missing");
+    }
+
+    #[test]
+    fn what_is_replaced_is_counted_in_runs_and_one_by_one() {
+        let rows = |keys: &[u64]| -> Vec<(u64, u64)> { keys.iter().map(|key| (*key, 1)).collect() };
+        let replace = |stored: &[u64], keys: &[u64]| {
+            on(stored, |table| replace_all(table, &rows(keys)).expect("they are put"))
+        };
+        let put = |stored: &[u64], keys: &[u64]| {
+            on(stored, |table| put_all(table, &rows(keys)).expect("they are put"))
+        };
+        let all: Vec<u64> = (1..=40).collect();
+        let far: Vec<u64> = (1..=40).map(|key| key * 10).collect();
+        for keys in [&all, &far] {
+            assert_eq!(replace(keys, keys), (40, keys.clone()));
+            assert_eq!(replace(&keys[..30], keys), (30, keys.clone()));
+            assert_eq!(put(keys, keys), (40, keys.clone()));
+            assert_eq!(put(&keys[..30], keys), (30, keys.clone()));
+            assert_eq!(put(&[], keys), (0, keys.clone()));
+            assert_eq!(put(&keys[20..21], keys), (1, keys.clone()));
+        }
     }
 }

@@ -1,20 +1,24 @@
 //! The store: one write transaction per batch, committed in two phases and synced.
 
+use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use redb::{Durability, StorageBackend};
+use redb::{Durability, StorageBackend, WriteTransaction};
 use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
-use windlass_core::{BatchId, Wall, apply};
-use windlass_store_file::{Meddled, Recent, leave_reserve};
+use windlass_core::{Apply, ApplyStep, BatchId, Wall};
+use windlass_store_file::{Cache, FileChanged, Pair, leave_reserve};
 
+use crate::answer::Transaction;
 use crate::error::{Class, OpenError, TxError};
+use crate::find::Rows;
 use crate::names::Names;
 use crate::open::Source;
 use crate::reader::RedbReader;
 use crate::slot::Slot;
-use crate::tx::{RedbTx, Rows};
+use crate::tables::Found;
+use crate::write::write;
 
 /// Jobs in a redb file, which belongs to one process at a time.
 ///
@@ -25,7 +29,8 @@ pub struct RedbStore {
     pub(crate) source: Source,
     pub(crate) slot: Arc<Slot>,
     names: Names,
-    pub(crate) recent: Recent,
+    /// Only this process writes to the open file, so this is valid until a transaction fails.
+    pub(crate) cache: Cache,
 }
 
 impl RedbStore {
@@ -46,7 +51,7 @@ impl RedbStore {
     fn from(mut source: Source) -> Result<Self, OpenError> {
         let slot = Arc::new(Slot::default());
         slot.fill(source.open()?);
-        Ok(Self { source, slot, names: Names::default(), recent: Recent::default() })
+        Ok(Self { source, slot, names: Names::default(), cache: Cache::default() })
     }
 
     /// Where the store lies.
@@ -57,7 +62,7 @@ impl RedbStore {
     fn run(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, Failure> {
         let slot = Arc::clone(&self.slot);
         let opened = slot.shared();
-        self.source.check().map_err(Failure::Meddled)?;
+        self.source.check().map_err(Failure::FileChanged)?;
         let db = opened.db().map_err(Failure::Closed)?;
         let before = |error: TxError| Failure::Before(error);
         let mut txn = db.begin_write().map_err(|error| before(error.into()))?;
@@ -67,9 +72,7 @@ impl RedbStore {
         txn.set_two_phase_commit(true);
         txn.set_durability(Durability::Immediate)
             .map_err(|error| before(TxError::BadRow(error.to_string())))?;
-        let rows = Rows { access: &txn, names: &mut self.names };
-        let applied = apply(&mut RedbTx { rows, recent: &mut self.recent, now }, batch);
-        let outcomes = match applied {
+        let outcomes = match self.apply(&txn, now, batch) {
             Ok(outcomes) if outcomes.wrote => outcomes,
             Ok(outcomes) => {
                 // Nothing was written: nothing is to be made durable.
@@ -87,7 +90,7 @@ impl RedbStore {
             Ok(()) => {
                 // The length is redb's own affair until the commit is over.
                 self.source.note_size();
-                let unharmed = self.source.check().or_else(|meddled| meddled.after_commit());
+                let unharmed = self.source.check().or_else(|changed| changed.after_commit());
                 unharmed.map_err(Failure::Lost)?;
                 Ok(outcomes)
             }
@@ -98,17 +101,42 @@ impl RedbStore {
         }
     }
 
+    /// Applies a batch in an open transaction.
+    fn apply(&mut self, txn: &WriteTransaction, now: Wall, batch: &Batch) -> Found<Outcomes> {
+        let (mut apply, mut asked) = Apply::new(batch);
+        let mut open = Transaction::new(txn, &mut self.names, &mut self.cache, now);
+        let changes = loop {
+            match apply.answer(open.answer(&asked)?)? {
+                ApplyStep::Ask(more) => asked = more,
+                ApplyStep::Write(changes) => break changes,
+            }
+        };
+        if !changes.is_empty() {
+            write(txn, &mut self.names, &changes, now)?;
+            let names = RefCell::new(&mut self.names);
+            self.cache.absorb(
+                changes,
+                |job| {
+                    let numbers = names.borrow_mut().ensure(txn, job)?;
+                    Ok(Pair { queue: numbers.queue.into(), kind: numbers.kind.into() })
+                },
+                |queue| names.borrow_mut().queues.ensure(txn, &queue.name).map(i64::from),
+            )?;
+        }
+        Ok(apply.finish())
+    }
+
     /// Forgets what may not be in the file.
     fn forget(&mut self) {
         self.names.forget();
-        self.recent.forget();
+        self.cache.forget();
     }
 
     /// Closes the file after an error and says what can be said of the batch.
     fn fail(&mut self, failure: Failure, batch: BatchId) -> Result<Outcomes, CommitError> {
         let (error, outcomes) = match failure {
             Failure::Closed(cause) => return Err(CommitError::Fatal { cause, outcomes: None }),
-            Failure::Meddled(meddled) => return self.stop(meddled.before_commit()),
+            Failure::FileChanged(changed) => return self.stop(changed.before_commit()),
             Failure::Lost(error) => return self.stop(error),
             Failure::Before(error) => (error, None),
             Failure::During(error, outcomes) => (error, Some(outcomes)),
@@ -122,7 +150,7 @@ impl RedbStore {
         }
     }
 
-    /// Closes a file that somebody has meddled with.
+    /// Closes a file that somebody has changed with.
     fn stop(&mut self, error: CommitError) -> Result<Outcomes, CommitError> {
         self.slot.close(&TxError::BadRow(error.to_string()));
         Err(error)
@@ -136,7 +164,7 @@ impl RedbStore {
         outcomes: Option<Box<Outcomes>>,
         batch: BatchId,
     ) -> Result<Outcomes, CommitError> {
-        let committed = self.reopen().ok().and_then(|()| self.look(batch).ok());
+        let committed = self.reopen().ok().and_then(|()| self.was_committed(batch).ok());
         match (committed, outcomes) {
             (Some(true), Some(outcomes)) => Ok(*outcomes),
             (Some(_), _) => Err(CommitError::Full(cause)),
@@ -168,9 +196,9 @@ impl Drop for RedbStore {
 enum Failure {
     /// The store was closed before.
     Closed(Cause),
-    /// Somebody had meddled with the file before.
-    Meddled(Meddled),
-    /// Somebody meddled with the file during the commit, which may be nowhere.
+    /// Somebody had changed with the file before.
+    FileChanged(FileChanged),
+    /// Somebody changed with the file during the commit, which may be nowhere.
     Lost(CommitError),
     /// Before the commit: nothing was written.
     Before(TxError),
@@ -186,13 +214,13 @@ impl Store for RedbStore {
         self.run(now, batch).or_else(|failure| self.fail(failure, batch.id))
     }
 
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
         let names = &mut self.names;
-        self.slot.read(|txn, _| Rows { access: txn, names }.marked(batch))
+        self.slot.read(|txn, _| Rows { access: txn, names }.was_committed(batch))
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
-        self.source.check_closed().map_err(|meddled| meddled.of_read())?;
+        self.source.check_closed().map_err(|changed| changed.of_read())?;
         self.open_anew().map_err(|error| error.of_reopen())
     }
 

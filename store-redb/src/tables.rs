@@ -8,8 +8,9 @@ use redb::{
     Key, MultimapTableHandle, ReadOnlyTable, ReadTransaction, ReadableTable, Table,
     TableDefinition, TableHandle, Value, WriteTransaction,
 };
-use windlass_core::store::{Cursor, LeaseCursor};
-use windlass_core::{Epoch, Job, JobId, Rank, View, Wall};
+use windlass_core::store::Cursor;
+use windlass_core::{Epoch, JobId, Rank, View, Wall};
+use windlass_store_file::Pair;
 
 use crate::error::TxError;
 
@@ -33,7 +34,9 @@ pub(crate) const ERRORS: TableDefinition<u64, Raw> = TableDefinition::new("error
 /// Attempt by job and epoch.
 pub(crate) const ATTEMPTS: TableDefinition<&[u8; 16], Raw> = TableDefinition::new("attempts");
 /// Ready jobs by queue, kind and rank: claims seek here.
-pub(crate) const READY: TableDefinition<&[u8; 26], ()> = TableDefinition::new("ready");
+pub(crate) const READY: TableDefinition<&[u8; 34], ()> = TableDefinition::new("ready2");
+/// Ready jobs before the third schema, with shorter keys. Only the migration uses it.
+pub(crate) const OLD_READY: TableDefinition<&[u8; 26], ()> = TableDefinition::new("ready");
 /// Ready jobs by queue and by when they fell due: lists, and how long the oldest has waited.
 pub(crate) const WAITING: TableDefinition<&[u8; 20], ()> = TableDefinition::new("waiting");
 /// Jobs not yet due, by when they are.
@@ -173,33 +176,42 @@ pub(crate) fn cursor_key(cursor: Cursor) -> [u8; 16] {
     time_key(cursor.at, cursor.id.get())
 }
 
-pub(crate) fn lease_key(cursor: LeaseCursor) -> [u8; 16] {
-    time_key(cursor.until, cursor.id.get())
-}
-
 /// A key that sorts as (queue, kind, rank) do.
-pub(crate) fn ready_key(queue: u32, kind: u32, rank: Rank) -> [u8; 26] {
-    let mut key = [0; 26];
+pub(crate) fn ready_key(queue: u32, kind: u32, rank: Rank) -> [u8; 34] {
+    let mut key = [0; 34];
     key[..8].copy_from_slice(&pair_key(queue, kind));
-    // The highest priority comes first.
-    let turned = i16::MAX.wrapping_sub(rank.priority.get()).cast_unsigned();
-    key[8..10].copy_from_slice(&turned.to_be_bytes());
-    key[10..].copy_from_slice(&time_key(rank.run_at, rank.id.get()));
+    let class = rank.class.cast_unsigned() ^ (1 << 15);
+    key[8..10].copy_from_slice(&class.to_be_bytes());
+    key[10..18].copy_from_slice(&rank.turn.to_be_bytes());
+    key[18..].copy_from_slice(&time_key(rank.due, rank.id.get()));
     key
 }
 
+/// The queue, kind and rank that a ready key stands for.
+pub(crate) fn ready_place(key: &[u8; 34]) -> Found<(Pair, Rank)> {
+    let (mut numbers, mut turn, mut time) = ([0; 8], [0; 8], [0; 16]);
+    numbers.copy_from_slice(&key[..8]);
+    turn.copy_from_slice(&key[10..18]);
+    time.copy_from_slice(&key[18..]);
+    let (queue, kind) = pair(numbers);
+    let class = (u16::from_be_bytes([key[8], key[9]]) ^ (1 << 15)).cast_signed();
+    let Cursor { at, id } = time_place(&time)?;
+    let rank = Rank { class, turn: u64::from_be_bytes(turn), due: at, id };
+    Ok((Pair { queue: queue.into(), kind: kind.into() }, rank))
+}
+
 /// The keys before and behind all ready jobs of a queue and kind.
-pub(crate) fn ready_bounds(queue: u32, kind: u32) -> ([u8; 26], [u8; 26]) {
-    let (mut first, mut last) = ([0; 26], [0xff; 26]);
+pub(crate) fn ready_bounds(queue: u32, kind: u32) -> ([u8; 34], [u8; 34]) {
+    let (mut first, mut last) = ([0; 34], [0xff; 34]);
     first[..8].copy_from_slice(&pair_key(queue, kind));
     last[..8].copy_from_slice(&pair_key(queue, kind));
     (first, last)
 }
 
 /// The id at the end of a ready key.
-pub(crate) fn ready_id(key: &[u8; 26]) -> u64 {
+pub(crate) fn ready_id(key: &[u8; 34]) -> u64 {
     let mut id = [0; 8];
-    id.copy_from_slice(&key[18..]);
+    id.copy_from_slice(&key[26..]);
     u64::from_be_bytes(id)
 }
 
@@ -230,6 +242,14 @@ pub(crate) fn pair(key: [u8; 8]) -> (u32, u32) {
     (number(0), number(4))
 }
 
+/// The numbers of a queue and kind: 32 bits here, 64 in what the stores share.
+pub(crate) fn pair_numbers(pair: Pair) -> Found<(u32, u32)> {
+    match (u32::try_from(pair.queue), u32::try_from(pair.kind)) {
+        (Ok(queue), Ok(kind)) => Ok((queue, kind)),
+        _ => Err(TxError::BadRow(format!("{pair:?} is no queue and kind"))),
+    }
+}
+
 /// A key that sorts as (job, epoch) do.
 pub(crate) fn attempt_key(job: JobId, epoch: Epoch) -> [u8; 16] {
     let mut key = [0; 16];
@@ -246,12 +266,6 @@ pub(crate) fn attempt_place(key: &[u8; 16]) -> Found<(JobId, Epoch)> {
 /// A key that sorts as (end of the window, idempotency key) do.
 pub(crate) fn orphan_key(until: Wall, key: &[u8]) -> Vec<u8> {
     [&sortable(until), key].concat()
-}
-
-/// The instant a job is ordered by in its view.
-pub(crate) fn instant_of(job: &Job) -> Wall {
-    let lease = job.lease().map(|lease| lease.until);
-    lease.or(job.finished_at()).unwrap_or(job.run_at)
 }
 
 pub(crate) fn job_id(number: u64) -> Found<JobId> {
@@ -277,32 +291,44 @@ fn halves(key: &[u8; 16]) -> ([u8; 8], [u8; 8]) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use windlass_core::Priority;
 
-    fn rank(priority: i16, at: i64, id: u64) -> Rank {
-        let priority = Priority::new(priority).expect("it is in bounds");
-        Rank { priority, run_at: Wall::new(at), id: JobId::new(id).expect("it is an id") }
+    type Parts = (u32, u32, i16, u64, i64, u64);
+
+    fn parts() -> impl Strategy<Value = Parts> {
+        // Few values, so that two keys often agree up to some part.
+        let small = || prop_oneof![Just(0_u32), Just(1), Just(256), any::<u32>()];
+        let turn = prop_oneof![Just(0_u64), Just(1), any::<u64>()];
+        let due = prop_oneof![Just(-1_i64), Just(0), Just(1), any::<i64>()];
+        let class = prop_oneof![Just(-1_i16), Just(0), Just(1), any::<i16>()];
+        (small(), small(), class, turn, due, 1..=1_u64 << 62)
+    }
+
+    fn ready((queue, kind, class, turn, due, id): Parts) -> ((Pair, Rank), [u8; 34]) {
+        let id = JobId::new(id).expect("it is an id");
+        let rank = Rank { class, turn, due: Wall::new(due), id };
+        let pair = Pair { queue: queue.into(), kind: kind.into() };
+        ((pair, rank), ready_key(queue, kind, rank))
     }
 
     proptest! {
         #[test]
-        fn keys_sort_as_what_they_stand_for(
-            a in (any::<u32>(), any::<u32>(), -1_000_i16..=1_000, any::<i64>(), 1..=1_u64 << 62),
-            b in (any::<u32>(), any::<u32>(), -1_000_i16..=1_000, any::<i64>(), 1..=1_u64 << 62),
-        ) {
-            let ready = |(queue, kind, priority, at, id)| {
-                let rank = rank(priority, at, id);
-                ((queue, kind, rank), ready_key(queue, kind, rank))
-            };
+        fn keys_sort_as_what_they_stand_for(a in parts(), b in parts()) {
             let ((a_place, a_key), (b_place, b_key)) = (ready(a), ready(b));
             prop_assert_eq!(a_place.cmp(&b_place), a_key.cmp(&b_key));
-            let time = |(_, _, _, at, id)| time_key(Wall::new(at), id);
-            prop_assert_eq!((a.3, a.4).cmp(&(b.3, b.4)), time(a).cmp(&time(b)));
-            let place = time_place(&time(a)).expect("it is a place");
-            prop_assert_eq!((place.at.get(), place.id.get()), (a.3, a.4));
-            prop_assert_eq!(ready_id(&a_key), a.4);
+            let time = |(.., at, id): Parts| time_key(Wall::new(at), id);
+            prop_assert_eq!((a.4, a.5).cmp(&(b.4, b.5)), time(a).cmp(&time(b)));
+        }
+
+        #[test]
+        fn keys_come_back_as_what_they_stand_for(a in parts()) {
+            let (place, key) = ready(a);
+            prop_assert_eq!(ready_place(&key).expect("it is a place"), place);
+            prop_assert_eq!(pair_numbers(place.0).expect("they are numbers"), (a.0, a.1));
+            prop_assert_eq!(ready_id(&key), a.5);
             let (first, last) = ready_bounds(a.0, a.1);
-            prop_assert!(first < a_key && a_key <= last);
+            prop_assert!(first < key && key <= last);
+            let place = time_place(&time_key(Wall::new(a.4), a.5)).expect("it is a place");
+            prop_assert_eq!((place.at.get(), place.id.get()), (a.4, a.5));
         }
     }
 
@@ -310,6 +336,7 @@ mod tests {
     fn a_key_with_an_impossible_id_is_refused() {
         assert!(time_place(&[0; 16]).is_err());
         assert!(time_place(&[0xff; 16]).is_err());
+        assert!(ready_place(&[0; 34]).is_err() && ready_place(&[0xff; 34]).is_err());
         assert!(attempt_place(&[0; 16]).is_err());
     }
 }

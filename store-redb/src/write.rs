@@ -1,11 +1,14 @@
-//! Keeps what a batch changed: each row once, each table once, each in the order of its keys.
+//! Writes what a batch changed: each row once, each table once, each in the order of its keys.
+//!
+//! A row that is not where [`Moved::from`] says is an error. It is detected by counting the rows
+//! and keys that were replaced and removed, without another read.
+
+use std::fmt::Display;
 
 use redb::{ReadableTable, Table, WriteTransaction};
-use windlass_core::limits::ATTEMPTS_KEPT;
 use windlass_core::store::{Changes, CountDelta, Doc, Moved};
 use windlass_core::{
-    Attempt, Epoch, IdempotencyKey, Job, JobId, KeyRecord, Queue, Rank, Standing, View, Wall,
-    WorkerId,
+    Epoch, IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Queue, View, Wall, WorkerId,
 };
 
 use crate::bytes::utf8;
@@ -15,11 +18,11 @@ use crate::sorted::{put_all, remove_all, replace_all};
 use crate::tables::{
     ATTEMPTS, Access, CANCELLED, COUNTS, DONE, ERRORS, FAILED, Found, JOBS, KEYS, LAST_ID, LEASED,
     MARKERS, META, ORPHANS, PAYLOADS, PROGRESS, QUEUES, READY, RESULTS, SCHEDULED, SETTINGS,
-    TimeTable, WAITING, WORKERS, attempt_key, instant_of, orphan_key, pair_key, ready_key,
-    time_key, waiting_key,
+    TimeTable, WAITING, WORKERS, attempt_key, orphan_key, pair_key, ready_key, time_key,
+    waiting_key,
 };
 
-/// Keeps everything a batch changed.
+/// Writes everything a batch changed.
 pub(crate) fn write(
     txn: &WriteTransaction,
     names: &mut Names,
@@ -31,7 +34,7 @@ pub(crate) fn write(
     }
     write_jobs(txn, names, changes)?;
     put_docs(txn, changes)?;
-    put_attempts(txn, &changes.attempts)?;
+    put_attempts(txn, changes)?;
     put_keys(txn, &changes.keys, &changes.dropped_keys)?;
     add_counts(txn, names, &changes.counts)?;
     put_settings(txn, changes)?;
@@ -84,9 +87,9 @@ fn write_jobs(txn: &WriteTransaction, names: &mut Names, changes: &Changes) -> F
     let mut jobs = txn.open(JOBS)?;
     let updated: Vec<(u64, &[u8])> =
         updated.iter().map(|(id, row)| (*id, arena.slice(*row))).collect();
-    replace_all(&mut jobs, &updated)?;
+    expect("jobs to change", updated.len(), replace_all(&mut jobs, &updated)?)?;
     let new: Vec<(u64, &[u8])> = new.iter().map(|(id, row)| (*id, arena.slice(*row))).collect();
-    put_all(&mut jobs, &new)?;
+    expect("jobs with the ids of new ones", 0, put_all(&mut jobs, &new)?)?;
     drop(jobs);
     if let Some((last, _)) = new.last() {
         txn.open(META)?.insert(LAST_ID, last)?;
@@ -95,19 +98,28 @@ fn write_jobs(txn: &WriteTransaction, names: &mut Names, changes: &Changes) -> F
     remove_jobs(txn, &changes.removes)
 }
 
+/// Fails if the batch was decided on another number of rows. Only this process writes to the file,
+/// so the file is damaged.
+fn expect(what: impl Display, expected: usize, found: usize) -> Found<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(bad(format!("found {found} {what}, expected {expected}")))
+}
+
 /// Removes the rows of jobs and everything kept beside them.
 fn remove_jobs(txn: &WriteTransaction, jobs: &[Moved]) -> Found<()> {
     if jobs.is_empty() {
         return Ok(());
     }
-    let mut ids: Vec<u64> = jobs.iter().map(|moved| moved.job.id.get()).collect();
-    ids.sort_unstable();
-    for table in [JOBS, PAYLOADS, RESULTS, PROGRESS, ERRORS] {
+    let ids: Vec<u64> = jobs.iter().map(|moved| moved.job.id.get()).collect();
+    expect("jobs to remove", ids.len(), remove_all(&mut txn.open(JOBS)?, &ids)?)?;
+    for table in [PAYLOADS, RESULTS, PROGRESS, ERRORS] {
         remove_all(&mut txn.open(table)?, &ids)?;
     }
     let mut attempts = txn.open(ATTEMPTS)?;
     for Moved { job, .. } in jobs {
-        forget_attempts(&mut attempts, job.id, Epoch::new(u64::MAX))?;
+        drop_attempts(&mut attempts, job.id, Epoch::new(u64::MAX))?;
     }
     Ok(())
 }
@@ -115,7 +127,7 @@ fn remove_jobs(txn: &WriteTransaction, jobs: &[Moved]) -> Found<()> {
 /// The keys by which jobs are found: those to put in place and those to remove.
 #[derive(Debug, Default)]
 pub(crate) struct Index<'j> {
-    ready: Moves<[u8; 26]>,
+    ready: Moves<[u8; 34]>,
     waiting: Moves<[u8; 20]>,
     /// By time, in the order of [`View::ALL`]; leases are put in place with their holder.
     times: [Moves<[u8; 16]>; View::ALL.len()],
@@ -125,45 +137,47 @@ pub(crate) struct Index<'j> {
 impl<'j> Index<'j> {
     /// Adds the keys of a job.
     pub(crate) fn add(&mut self, job: &'j Job, numbers: Numbers) {
-        let view = job.state.view();
-        let key = time_key(instant_of(job), job.id.get());
-        match view {
+        self.add_at(&job.index_key(), job, numbers);
+    }
+
+    fn add_at(&mut self, to: &IndexKey, job: &'j Job, numbers: Numbers) {
+        let id = job.id.get();
+        match to.view {
             View::Queued => {
-                self.ready.put.push(ready_key(numbers.queue, numbers.kind, job.rank()));
-                self.waiting.put.push(waiting_key(numbers.queue, job.run_at, job.id.get()));
+                self.ready.put.push(ready_key(numbers.queue, numbers.kind, to.rank));
+                self.waiting.put.push(waiting_key(numbers.queue, to.at, id));
             }
-            View::Processing => self.holders.push((key, job)),
-            _ => self.times[view.index()].put.push(key),
+            View::Processing => self.holders.push((time_key(to.at, id), job)),
+            view => self.times[view.index()].put.push(time_key(to.at, id)),
         }
     }
 
-    /// Removes the keys that a job has where it stands.
-    fn remove(&mut self, from: &Standing, job: &Job, numbers: Numbers) {
-        let id = job.id;
+    /// Removes the keys by which a job was found.
+    fn remove(&mut self, from: &IndexKey, job: &Job, numbers: Numbers) {
+        let id = job.id.get();
         if from.view == View::Queued {
-            let rank = Rank { priority: job.priority, run_at: from.run_at, id };
-            self.ready.removed.push(ready_key(numbers.queue, numbers.kind, rank));
-            self.waiting.removed.push(waiting_key(numbers.queue, from.run_at, id.get()));
+            self.ready.removed.push(ready_key(numbers.queue, numbers.kind, from.rank));
+            self.waiting.removed.push(waiting_key(numbers.queue, from.at, id));
         } else {
-            self.times[from.view.index()].removed.push(time_key(from.at, id.get()));
+            self.times[from.view.index()].removed.push(time_key(from.at, id));
         }
     }
 
-    fn change(&mut self, from: &Standing, job: &'j Job, numbers: Numbers) {
-        let to = job.standing();
-        let stays = (from.view, from.at, from.run_at) == (to.view, to.at, to.run_at);
+    fn change(&mut self, from: &IndexKey, job: &'j Job, numbers: Numbers) {
+        let to = job.index_key();
+        let stays = (from.view, from.at, from.rank) == (to.view, to.at, to.rank);
         // A lease may have another length, though it ends at the same instant.
         if !stays || to.view == View::Processing {
             self.remove(from, job, numbers);
-            self.add(job, numbers);
+            self.add_at(&to, job, numbers);
         }
     }
 
     /// Moves all keys, in their order.
     pub(crate) fn write(mut self, txn: &WriteTransaction) -> Found<()> {
         if !self.ready.is_empty() {
-            self.ready.write(&mut txn.open(READY)?)?;
-            self.waiting.write(&mut txn.open(WAITING)?)?;
+            self.ready.write("ready", &mut txn.open(READY)?)?;
+            self.waiting.write("waiting", &mut txn.open(WAITING)?)?;
         }
         let tables: [(View, TimeTable); 4] = [
             (View::Scheduled, SCHEDULED),
@@ -174,7 +188,7 @@ impl<'j> Index<'j> {
         for (view, table) in tables {
             let moves = &mut self.times[view.index()];
             if !moves.is_empty() {
-                moves.write(&mut txn.open(table)?)?;
+                moves.write(view.as_str(), &mut txn.open(table)?)?;
             }
         }
         self.write_leases(txn)
@@ -187,7 +201,7 @@ impl<'j> Index<'j> {
         }
         let mut leased = txn.open(LEASED)?;
         removed.sort_unstable();
-        remove_all(&mut leased, removed)?;
+        expect("leases to remove", removed.len(), remove_all(&mut leased, removed)?)?;
         self.holders.sort_unstable_by_key(|(key, _)| *key);
         let mut arena = Arena::default();
         let mut places = Vec::with_capacity(self.holders.len());
@@ -198,7 +212,8 @@ impl<'j> Index<'j> {
         }
         let put: Vec<([u8; 16], &[u8])> =
             places.iter().map(|(key, row)| (*key, arena.slice(*row))).collect();
-        put_all(&mut leased, &put)
+        put_all(&mut leased, &put)?;
+        Ok(())
     }
 }
 
@@ -220,12 +235,14 @@ impl<const N: usize> Moves<[u8; N]> {
         self.put.is_empty() && self.removed.is_empty()
     }
 
-    fn write(&mut self, table: &mut Table<'_, &'static [u8; N], ()>) -> Found<()> {
+    fn write(&mut self, name: &str, table: &mut Table<'_, &'static [u8; N], ()>) -> Found<()> {
         self.removed.sort_unstable();
         self.put.sort_unstable();
-        remove_all(table, &self.removed)?;
+        let removed = remove_all(table, &self.removed)?;
+        expect(format_args!("{name} keys to remove"), self.removed.len(), removed)?;
         let put: Vec<([u8; N], ())> = self.put.iter().map(|key| (*key, ())).collect();
-        put_all(table, &put)
+        put_all(table, &put)?;
+        Ok(())
     }
 }
 
@@ -264,26 +281,27 @@ fn put_latest(
     texts.reverse();
     texts.dedup_by_key(|(job, _)| *job);
     texts.reverse();
-    put_all(table, &texts)
+    put_all(table, &texts)?;
+    Ok(())
 }
 
-fn put_attempts(txn: &WriteTransaction, attempts: &[Attempt]) -> Found<()> {
-    if attempts.is_empty() {
+fn put_attempts(txn: &WriteTransaction, changes: &Changes) -> Found<()> {
+    if changes.attempts.is_empty() && changes.dropped_attempts.is_empty() {
         return Ok(());
     }
     let mut table = txn.open(ATTEMPTS)?;
-    for attempt in attempts {
-        let forgotten = attempt.epoch.get().saturating_sub(ATTEMPTS_KEPT);
-        if forgotten > 0 {
-            forget_attempts(&mut table, attempt.job, Epoch::new(forgotten))?;
-        }
+    for (job, epoch) in &changes.dropped_attempts {
+        drop_attempts(&mut table, *job, *epoch)?;
+    }
+    for attempt in &changes.attempts {
         let row = written(|out| rows::put_attempt(out, attempt));
         table.insert(&attempt_key(attempt.job, attempt.epoch), row.as_slice())?;
     }
     Ok(())
 }
 
-fn forget_attempts(
+/// Drops the attempts of a job up to this epoch.
+fn drop_attempts(
     table: &mut Table<'_, &'static [u8; 16], &'static [u8]>,
     job: JobId,
     to: Epoch,
@@ -359,9 +377,10 @@ fn put_settings(txn: &WriteTransaction, changes: &Changes) -> Found<()> {
 }
 
 fn put_workers(txn: &WriteTransaction, changes: &Changes, now: Wall) -> Found<()> {
-    let Changes { removed_workers, workers, stopped_workers, heard, .. } = changes;
-    let named = removed_workers.len() + workers.len() + stopped_workers.len() + heard.len();
-    if named == 0 && changes.forget_silent.is_none() {
+    let Changes { removed_workers, workers, stopped_workers, touched_workers, .. } = changes;
+    let named =
+        [removed_workers, stopped_workers, touched_workers].iter().any(|ids| !ids.is_empty());
+    if !named && workers.is_empty() && changes.drop_silent.is_none() {
         return Ok(());
     }
     let mut table = txn.open(WORKERS)?;
@@ -378,13 +397,13 @@ fn put_workers(txn: &WriteTransaction, changes: &Changes, now: Wall) -> Found<()
             put_worker(&mut table, &Seen { stopping: true, ..known })?;
         }
     }
-    for id in heard {
+    for id in touched_workers {
         if let Some(known) = known(&table, id)? {
             put_worker(&mut table, &Seen { last: now, ..known })?;
         }
     }
-    if let Some(before) = changes.forget_silent {
-        forget_silent(txn, &mut table, before)?;
+    if let Some(before) = changes.drop_silent {
+        drop_silent(txn, &mut table, before)?;
     }
     Ok(())
 }
@@ -402,7 +421,7 @@ fn put_worker(table: &mut WorkerTable<'_>, seen: &Seen) -> Found<()> {
     Ok(())
 }
 
-fn forget_silent(txn: &WriteTransaction, workers: &mut WorkerTable<'_>, before: Wall) -> Found<()> {
+fn drop_silent(txn: &WriteTransaction, workers: &mut WorkerTable<'_>, before: Wall) -> Found<()> {
     let mut silent = Vec::new();
     for row in workers.iter()? {
         let (id, row) = row?;

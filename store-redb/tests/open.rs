@@ -7,10 +7,10 @@ use std::path::Path;
 
 use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
 use tempfile::TempDir;
-use windlass_core::store::{Batch, ClaimFor, Reader, Store, Taker};
+use windlass_core::store::{Admin, Batch, ClaimFor, CommitError, Reader, Store, Taker};
 use windlass_core::{
-    BatchId, Demand, Fingerprint, Idempotency, IdempotencyKey, Kind, NewJob, Payload, Policy,
-    ProcessId, Wall, WorkerId,
+    BatchId, Demand, Fingerprint, Idempotency, IdempotencyKey, JobId, Kind, NewJob, Payload,
+    Policy, ProcessId, Wall, WorkerId,
 };
 use windlass_store_redb::{OpenError, RedbStore};
 
@@ -133,7 +133,7 @@ fn tamper(path: &Path, change: impl FnOnce(&WriteTransaction)) {
 const META: TableDefinition<'_, &[u8], u64> = TableDefinition::new("meta");
 const JOBS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("jobs");
 const PAYLOADS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("payloads");
-const READY: TableDefinition<'_, &[u8; 26], ()> = TableDefinition::new("ready");
+const READY: TableDefinition<'_, &[u8; 34], ()> = TableDefinition::new("ready2");
 const LEASED: TableDefinition<'_, &[u8; 16], &[u8]> = TableDefinition::new("leased");
 const DONE: TableDefinition<'_, &[u8; 16], ()> = TableDefinition::new("done");
 const COUNTS: TableDefinition<'_, &[u8; 8], &[u8]> = TableDefinition::new("counts");
@@ -160,7 +160,7 @@ fn a_missing_table_is_corruption() {
     tamper(&path, |txn| assert!(txn.delete_table(READY).expect("it goes")));
     let error = refused(&path);
     assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");
-    assert!(error.to_string().contains("ready"), "{error}");
+    assert!(error.to_string().contains("ready2"), "{error}");
 }
 
 #[test]
@@ -203,6 +203,18 @@ fn damage_to_what_is_derived_from_rows_is_found_and_mended() {
         let mut ready = txn.open_table(READY).expect("it opens");
         ready.pop_first().expect("it goes").expect("there is one");
     });
+    check_mended("a ready job that is indexed by another rank", |txn| {
+        let mut ready = txn.open_table(READY).expect("it opens");
+        let (key, _) = ready.pop_first().expect("it goes").expect("there is one");
+        let mut other = *key.value();
+        drop(key);
+        other[17] = 1;
+        ready.insert(&other, ()).expect("it is put");
+    });
+    check_mended("a payload of another length than its row says", |txn| {
+        let mut payloads = txn.open_table(PAYLOADS).expect("it opens");
+        payloads.insert(7, &b"\"longer\""[..]).expect("it is put");
+    });
     check_mended("a stray key", |txn| {
         let mut done = txn.open_table(DONE).expect("it opens");
         done.insert(&[0x80; 16], ()).expect("it is put");
@@ -231,7 +243,7 @@ fn damage_to_what_is_derived_from_rows_is_found_and_mended() {
 
 #[test]
 fn a_row_that_cannot_be_read_is_corruption_and_no_panic() {
-    for row in [&b""[..], &[9], &[1], &[1, 0xff, 0xff], &[1; 200]] {
+    for row in [&b""[..], &[9], &[1; 40], &[2], &[2, 0xff, 0xff], &[2; 200]] {
         let dir = dir();
         let path = dir.path().join("jobs.redb");
         drop(filled(&path));
@@ -252,4 +264,61 @@ fn a_row_that_cannot_be_read_is_corruption_and_no_panic() {
         let error = store.commit(Wall::new(1_000), &batch).expect_err("the row is no job");
         assert!(error.to_string().contains("corrupt"), "{error}");
     }
+}
+
+/// A store that is damaged, and a batch that finds it out.
+fn check_corrupt(
+    what: &str,
+    damage: impl FnOnce(&WriteTransaction),
+    fill: impl FnOnce(&mut Batch),
+) {
+    let dir = dir();
+    let path = dir.path().join("jobs.redb");
+    let before = dump(&filled(&path));
+    tamper(&path, damage);
+    let mut store = open(&path);
+    let mut batch = Batch::new(BatchId { process: ProcessId(1), seq: 9 }, Policy::default());
+    fill(&mut batch);
+    let error = store.commit(Wall::new(1_000), &batch).expect_err("the rows contradict each other");
+    assert!(matches!(error, CommitError::Corrupt(_)), "{what}: {error}");
+    store.reopen().expect("it opens anew");
+    assert_eq!(store.was_committed(batch.id), Ok(false), "{what}");
+    store.repair().unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(store.verify(), Ok(Vec::new()), "{what}");
+    let jobs = |dump: &str| dump.lines().filter(|line| line.starts_with("job")).count();
+    assert_eq!(jobs(&dump(&store)), jobs(&before), "{what}");
+    store.commit(Wall::new(1_000), &batch).unwrap_or_else(|error| panic!("{what}: {error}"));
+}
+
+#[test]
+fn a_job_that_is_not_where_its_row_says_is_not_changed() {
+    let id = |number| JobId::new(number).expect("it is an id");
+    check_corrupt(
+        "a ready job that is not indexed",
+        |txn| {
+            let mut ready = txn.open_table(READY).expect("it opens");
+            ready.retain(|_, ()| false).expect("they go");
+        },
+        |batch| batch.admin.push(Admin::Cancel(id(20))),
+    );
+    check_corrupt(
+        "an id that is given out again",
+        |txn| {
+            let mut meta = txn.open_table(META).expect("it opens");
+            meta.insert(&b"last_id"[..], 3).expect("it is put");
+        },
+        |batch| batch.enqueues.push(NewJob::new(Kind::default(), Payload::null())),
+    );
+    check_corrupt(
+        "a payload of another length than its row says",
+        |txn| {
+            let mut payloads = txn.open_table(PAYLOADS).expect("it opens");
+            payloads.insert(6, &b"\"longer\""[..]).expect("it is put");
+        },
+        |batch| {
+            let worker = WorkerId::new("w1").expect("it is a name");
+            let takers = vec![Taker { worker, max: 20, length: None }];
+            batch.claims.push(ClaimFor { demand: Demand::ALL, takers });
+        },
+    );
 }

@@ -4,17 +4,20 @@ use std::fs::File;
 use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
+use windlass_core::Rank;
 use windlass_core::store::{Cause, Disagreement, Reader, StoreError, audit};
 use windlass_store_file::{directory_of, make_file, sync_directory};
 
 use crate::error::{OpenError, TxError};
+use crate::names::Names;
 use crate::open::{self, Place};
 use crate::reader::Pool;
+use crate::rows::{job, job_columns, rank_code};
 use crate::store::SqliteStore;
 
-/// Checks and copies a store that is in use, from any thread: see [`SqliteStore::keeper`].
+/// Checks and copies a store that is in use, from any thread: see [`SqliteStore::maintenance`].
 #[derive(Debug, Clone)]
-pub struct SqliteKeeper {
+pub struct SqliteMaintenance {
     /// Connections are opened for each call: one kept here would outlive the store, and the last to
     /// close a database leaves its log behind unless it can write.
     place: Place,
@@ -22,29 +25,29 @@ pub struct SqliteKeeper {
 
 impl SqliteStore {
     /// A handle that checks and copies the store while it is in use.
-    pub fn keeper(&self) -> SqliteKeeper {
-        SqliteKeeper { place: self.place.clone() }
+    pub fn maintenance(&self) -> SqliteMaintenance {
+        SqliteMaintenance { place: self.place.clone() }
     }
 
-    /// See [`SqliteKeeper::verify`].
+    /// See [`SqliteMaintenance::verify`].
     pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
-        self.keeper().verify()
+        self.maintenance().verify()
     }
 
-    /// See [`SqliteKeeper::backup`].
+    /// See [`SqliteMaintenance::backup`].
     pub fn backup(&self, to: &Path) -> Result<(), OpenError> {
-        self.keeper().backup(to)
+        self.maintenance().backup(to)
     }
 
     /// Makes derived data agree with the rows again: counters are counted anew, indexes built
     /// anew, and what belongs to no job is removed. No job is touched.
     pub fn repair(&mut self) -> Result<(), StoreError> {
         let mut conn = open::writer(&self.place).map_err(unopened)?;
-        mend(&mut conn).map_err(|error| TxError::from(error).of_read())
+        mend(&mut conn).map_err(|error| error.of_read())
     }
 }
 
-impl SqliteKeeper {
+impl SqliteMaintenance {
     /// Recomputes counters, keys and indexes from the rows, and lists everything that disagrees.
     /// Empty is good. It reads the whole store, beside those who write.
     pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
@@ -117,8 +120,9 @@ fn strays(conn: &Connection) -> rusqlite::Result<Vec<Disagreement>> {
     Ok(found)
 }
 
-fn mend(conn: &mut Connection) -> rusqlite::Result<()> {
+fn mend(conn: &mut Connection) -> Result<(), TxError> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    rank_anew(&tx)?;
     for table in OF_JOBS {
         let sql = format!("DELETE FROM {table} WHERE job NOT IN (SELECT id FROM jobs)");
         tx.execute(&sql, [])?;
@@ -139,9 +143,31 @@ fn mend(conn: &mut Connection) -> rusqlite::Result<()> {
          INSERT INTO errors (job, text, cut)
              SELECT id, 'the error was lost', 0 FROM jobs
              WHERE view = 4 AND id NOT IN (SELECT job FROM errors);
+         UPDATE jobs SET payload_bytes = bytes FROM
+             (SELECT job, octet_length(text) AS bytes FROM payloads)
+             WHERE job = id AND payload_bytes <> bytes;
          UPDATE meta SET value = max(value, (SELECT ifnull(max(id), 0) FROM jobs))
              WHERE key = 'last_id';
          REINDEX;",
     )?;
-    tx.commit()
+    Ok(tx.commit()?)
+}
+
+/// Gives jobs the rank that core computes, where the row says otherwise.
+fn rank_anew(conn: &Connection) -> Result<(), TxError> {
+    let sql = concat!("SELECT ", job_columns!(), " FROM jobs");
+    let mut names = Names::default();
+    let mut statement = conn.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    let sql = "UPDATE jobs SET class = ?2, turn = ?3, due = ?4 WHERE id = ?1";
+    let mut update = conn.prepare(sql)?;
+    while let Some(row) = rows.next()? {
+        let job = job(conn, &mut names, row)?;
+        let rank = Rank::of(&job);
+        if job.rank != rank {
+            let (class, turn, due, id) = rank_code(rank);
+            update.execute([id, class, turn, due])?;
+        }
+    }
+    Ok(())
 }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 use thiserror::Error;
-use windlass_core::store::{Cause, CommitError, Outcomes, StoreError};
+use windlass_core::JobId;
+use windlass_core::store::{BadAnswer, Cause, CommitError, Outcomes, StoreError};
 
 /// Why a store could not be opened.
 #[derive(Debug, Error)]
@@ -119,6 +120,15 @@ pub(crate) enum TxError {
     /// A row that this code cannot have written.
     #[error("{0}")]
     BadRow(String),
+    /// A row was not as the transaction had read it.
+    #[error("job {0} was changed by another transaction")]
+    Conflict(JobId),
+}
+
+impl From<BadAnswer> for TxError {
+    fn from(nonsense: BadAnswer) -> Self {
+        Self::BadRow(nonsense.to_string())
+    }
 }
 
 /// How bad it is.
@@ -132,7 +142,11 @@ enum Class {
 
 impl TxError {
     fn class(&self) -> Class {
-        let Self::Sqlite(error) = self else { return Class::Corrupt };
+        let error = match self {
+            Self::Sqlite(error) => error,
+            Self::BadRow(_) => return Class::Corrupt,
+            Self::Conflict(_) => return Class::Busy,
+        };
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Class::Busy,
             Some(ErrorCode::DiskFull) => Class::Full,

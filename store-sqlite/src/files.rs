@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use windlass_store_file::{Meddled, Sight, Watched};
+use windlass_store_file::{FileChanged, Sight, Watched};
 
 use crate::open::{self, Place};
 
@@ -36,13 +36,13 @@ impl Files {
     }
 
     /// Looks at all files of a database that is open.
-    pub(crate) fn check(&mut self, place: &Place) -> Result<(), Meddled> {
+    pub(crate) fn check(&mut self, place: &Place) -> Result<(), FileChanged> {
         self.check_database(place)?;
         self.others.iter().try_for_each(|file| file.find().map(drop))
     }
 
     /// Looks at the database alone, also if it is not open.
-    pub(crate) fn check_database(&mut self, place: &Place) -> Result<(), Meddled> {
+    pub(crate) fn check_database(&mut self, place: &Place) -> Result<(), FileChanged> {
         let Some(found) = self.database.find()? else { return Ok(()) };
         let (before, now) = (self.size, found.len);
         // A database shrinks by itself, when free pages are given back.

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, Statement, ToSql};
 
+use crate::find::Found;
 use crate::rows::job_columns;
-use crate::tx::Found;
 
 /// How many rows a statement inserts: as many as fit, the larger first.
 const SIZES: [usize; 4] = [64, 16, 4, 1];

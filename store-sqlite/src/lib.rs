@@ -1,6 +1,6 @@
 //! The reference store: jobs in one SQLite file, durable to the last fsync.
 //!
-//! SQL finds and keeps rows; `windlass_core::apply` decides. The database is in WAL mode with
+//! SQL finds and writes rows; `windlass_core::Apply` decides. The database is in WAL mode with
 //! `synchronous=FULL`: when a commit returns, its log is on disk. Several processes may share a
 //! file; correctness rests on the transaction alone.
 //!
@@ -20,25 +20,26 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod answer;
+mod busy;
 mod check;
 mod error;
 mod files;
+mod find;
+mod hook;
 mod insert;
-mod log;
 mod names;
 mod open;
-mod patience;
 #[cfg(test)]
 mod plans;
 mod reader;
-mod recent;
 mod rows;
 mod space;
 mod store;
-mod tx;
+mod wal;
 mod write;
 
-pub use check::SqliteKeeper;
+pub use check::SqliteMaintenance;
 pub use error::OpenError;
 pub use reader::SqliteReader;
 pub use store::SqliteStore;

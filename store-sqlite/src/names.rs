@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use windlass_core::{Kind, Millis, QueueName, RetryPolicy, Strategy};
+use windlass_core::{Job, Kind, QueueName, RetryPolicy};
+use windlass_store_file::Pair;
 
 use crate::error::TxError;
 
@@ -21,7 +22,7 @@ pub(crate) struct Names {
     retry_ids: BTreeMap<RetryKey, i64>,
 }
 
-type RetryKey = (i64, i64, i64, i64, i64);
+type RetryKey = [i64; 5];
 
 type Found<T> = Result<T, TxError>;
 
@@ -38,6 +39,12 @@ impl Names {
         let name = QueueName::new(&text).map_err(|error| TxError::BadRow(error.to_string()))?;
         self.learn_queue(id, name.clone());
         Ok(name)
+    }
+
+    /// The numbers of a job's queue and kind, which are known.
+    pub(crate) fn pair(&mut self, conn: &Connection, job: &Job) -> Found<Pair> {
+        let queue = self.ensure_queue(conn, &job.queue)?;
+        Ok(Pair { queue, kind: self.ensure_kind(conn, &job.kind)? })
     }
 
     /// The number of a queue, if it has one.
@@ -112,7 +119,7 @@ impl Names {
         }
         let sql = "SELECT strategy, factor, initial, cap, jitter FROM retries WHERE id = ?1";
         let key: RetryKey = conn.prepare_cached(sql)?.query_row([id], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?])
         })?;
         let policy = policy_of(key)?;
         self.learn_retry(id, key, policy);
@@ -125,7 +132,7 @@ impl Names {
         if let Some(id) = self.retry_ids.get(&key) {
             return Ok(*id);
         }
-        let (strategy, factor, initial, cap, jitter) = key;
+        let [strategy, factor, initial, cap, jitter] = key;
         let params = params![strategy, factor, initial, cap, jitter];
         let sql = "SELECT id FROM retries WHERE strategy = ?1 AND factor = ?2 AND initial = ?3 \
                    AND cap = ?4 AND jitter = ?5";
@@ -156,24 +163,10 @@ fn id_of(conn: &Connection, sql: &str, name: &str) -> Found<Option<i64>> {
 }
 
 fn key_of(policy: RetryPolicy) -> RetryKey {
-    let (strategy, factor) = match policy.strategy() {
-        Strategy::Fixed => (0, 0),
-        Strategy::Linear => (1, 0),
-        Strategy::Exponential { factor } => (2, i64::from(factor)),
-    };
-    let millis = |length: Millis| length.get().cast_signed();
-    (strategy, factor, millis(policy.initial()), millis(policy.cap()), i64::from(policy.jitter()))
+    policy.to_stored().map(u64::cast_signed)
 }
 
-fn policy_of((strategy, factor, initial, cap, jitter): RetryKey) -> Found<RetryPolicy> {
-    let bad = || TxError::BadRow(format!("retry policy {strategy} {factor} {initial} {cap}"));
-    let small = |number: i64| u32::try_from(number).map_err(|_| bad());
-    let millis = |number: i64| Millis::new(number.cast_unsigned());
-    let strategy = match strategy {
-        0 => Strategy::Fixed,
-        1 => Strategy::Linear,
-        2 => Strategy::Exponential { factor: small(factor)? },
-        _ => return Err(bad()),
-    };
-    RetryPolicy::new(strategy, millis(initial), millis(cap), small(jitter)?).map_err(|_| bad())
+fn policy_of(key: RetryKey) -> Found<RetryPolicy> {
+    let policy = RetryPolicy::from_stored(key.map(i64::cast_unsigned));
+    policy.ok_or_else(|| TxError::BadRow(format!("{key:?} is no retry policy")))
 }

@@ -9,14 +9,17 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use windlass_store_file::{directory_of, make_directory, make_file, sync_directory};
 
+use crate::busy::wait_for_locks;
 use crate::error::OpenError;
-use crate::patience::wait_for_locks;
 
 /// Written into the header of every database of ours: "WDLS".
 const APPLICATION_ID: i64 = 0x5744_4c53;
 /// The schema, one step per file. A step is never changed once it was released.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_workers.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_workers.sql"),
+    include_str!("migrations/0003_rank.sql"),
+];
 /// Older libraries can lose a committed transaction when a WAL is reset.
 const NEEDED_LIBRARY: (i32, &str) = (3_051_003, "3.51.3");
 /// How long to wait for another process's transaction.

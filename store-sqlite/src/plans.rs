@@ -10,7 +10,7 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, StatementStatus, types::Value};
 use tempfile::TempDir;
 use windlass_core::store::{
-    Admin, Batch, Beat, ClaimFor, Cursor, DeadFilter, Filter, Purge, Reader, Reap, Retention,
+    Admin, Batch, ClaimFor, Cursor, DeadFilter, Filter, Heartbeat, Purge, Reader, Reap, Retention,
     Settle, Store, Taker, Worker, WorkerKind,
 };
 use windlass_core::{
@@ -74,7 +74,7 @@ fn a_statement_that_scans_would_be_found() {
     let conn = store.conn.as_ref().expect("it is open");
     for sql in [
         "SELECT id FROM jobs WHERE worker = 'w'",
-        "SELECT id FROM jobs WHERE view = 0 ORDER BY rank",
+        "SELECT id FROM jobs WHERE view = 0 ORDER BY class",
         "DELETE FROM errors WHERE text = ''",
     ] {
         assert!(plan(conn, sql).iter().any(|step| is_bad(step)), "{sql}");
@@ -146,7 +146,7 @@ fn live(store: &mut SqliteStore) {
         let settles = held.iter().zip(verdicts);
         batch.settles.extend(settles.map(|(token, verdict)| Settle { token: *token, verdict }));
         let progress = Some(Payload::null());
-        batch.beats.push(Beat { token: held[4], extend: None, progress });
+        batch.heartbeats.push(Heartbeat { token: held[4], extend: None, progress });
     });
     let worker = WorkerId::new("w").expect("a name");
     let queue = QueueName::default();

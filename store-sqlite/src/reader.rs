@@ -3,20 +3,20 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, params};
-use windlass_core::limits::LIST_SCAN_ROWS;
 use windlass_core::store::{
-    Cause, Cursor, Dump, Filter, JobDetail, Marker, Page, Reader, StoreError, Tx, Worker,
+    Cause, Cursor, Dump, Filter, JobDetail, Listing, Marker, Page, Reader, StoreError, Worker,
     WorkerKind, WorkerRow,
 };
 use windlass_core::{
-    Attempt, AttemptOutcome, BatchId, Demand, IdempotencyKey, Job, JobId, Millis, Payload,
-    ProcessId, QueueName, QueueRow, SettingKey, SettingValue, View, Wall, WorkerId,
+    Attempt, AttemptOutcome, Demand, IdempotencyKey, Job, JobId, Millis, Payload, QueueName,
+    QueueRow, SettingKey, SettingValue, View, Wall, WorkerId,
 };
 
+use crate::find::{Found, Rows, count, key_record};
 use crate::names::Names;
 use crate::open::{self, Place};
 use crate::rows::{bad, code_of, epoch, excerpt, id_code, job_columns, job_id, text};
-use crate::tx::{Found, SqliteTx, count, key_record};
+use crate::store::marker;
 
 /// How many idle connections are kept.
 const POOLED: usize = 4;
@@ -74,16 +74,13 @@ impl SqliteReader {
     }
 
     /// Runs reads in one snapshot.
-    fn read<R>(
-        &mut self,
-        read: impl FnOnce(&mut SqliteTx<'_>) -> Found<R>,
-    ) -> Result<R, StoreError> {
+    fn read<R>(&mut self, read: impl FnOnce(&mut Rows<'_>) -> Found<R>) -> Result<R, StoreError> {
         let Some(conn) = &self.conn else {
             return Err(StoreError::Busy(Cause::new("the reader is closed")));
         };
         let run = || {
             let snapshot = conn.unchecked_transaction()?;
-            let mut tx = SqliteTx { conn, names: &mut self.names, recent: None, now: Wall::new(0) };
+            let mut tx = Rows { conn, names: &mut self.names };
             let found = read(&mut tx)?;
             snapshot.finish()?;
             Ok(found)
@@ -114,10 +111,7 @@ impl Reader for SqliteReader {
     }
 
     fn queue(&mut self, name: &QueueName) -> Result<Option<QueueRow>, StoreError> {
-        self.read(|tx| match tx.names.queue_id(tx.conn, name)? {
-            Some(id) => tx.queue(id),
-            None => Ok(None),
-        })
+        self.read(|tx| queue_row(tx, name))
     }
 
     fn oldest_ready(&mut self, queue: &QueueName) -> Result<Option<Wall>, StoreError> {
@@ -175,7 +169,7 @@ macro_rules! attempt_columns {
 }
 use attempt_columns;
 
-fn detail(tx: &mut SqliteTx<'_>, job: Job) -> Found<JobDetail> {
+fn detail(tx: &mut Rows<'_>, job: Job) -> Found<JobDetail> {
     let payload = tx.payload(job.id)?;
     let result = document(tx, "SELECT text FROM results WHERE job = ?1", job.id)?;
     let progress = document(tx, "SELECT text FROM progress WHERE job = ?1", job.id)?;
@@ -183,7 +177,7 @@ fn detail(tx: &mut SqliteTx<'_>, job: Job) -> Found<JobDetail> {
     Ok(JobDetail { job, payload, result, progress, last_error })
 }
 
-fn document(tx: &SqliteTx<'_>, sql: &str, id: JobId) -> Found<Option<Payload>> {
+fn document(tx: &Rows<'_>, sql: &str, id: JobId) -> Found<Option<Payload>> {
     let mut statement = tx.conn.prepare_cached(sql)?;
     let mut rows = statement.query([id_code(id)])?;
     let Some(row) = rows.next()? else { return Ok(None) };
@@ -191,41 +185,16 @@ fn document(tx: &SqliteTx<'_>, sql: &str, id: JobId) -> Found<Option<Payload>> {
     Ok(text)
 }
 
-/// Walks the filter's own order until the page is full or enough rows were looked at.
-fn list(
-    tx: &mut SqliteTx<'_>,
-    filter: &Filter,
-    after: Option<Cursor>,
-    limit: usize,
-) -> Found<Page> {
-    let mut page = Page::default();
-    let (mut place, mut seen) = (after, 0);
-    while seen < LIST_SCAN_ROWS {
-        let wanted = (limit + 1 - page.jobs.len()).clamp(16, 1_000).min(LIST_SCAN_ROWS - seen);
-        let jobs = newest(tx, filter, place, wanted)?;
-        let last_page = jobs.len() < wanted;
-        for job in jobs {
-            if page.jobs.len() == limit {
-                page.next = place;
-                return Ok(page);
-            }
-            seen += 1;
-            place = Some(filter.place(&job));
-            if filter.includes(&job) {
-                page.jobs.push(job);
-            }
-        }
-        if last_page {
-            return Ok(page);
-        }
+fn list(tx: &mut Rows<'_>, filter: &Filter, after: Option<Cursor>, limit: usize) -> Found<Page> {
+    let mut listing = Listing::new(filter, after, limit);
+    while let Some((after, rows)) = listing.wanted() {
+        listing.add(newest(tx, filter, after, rows)?);
     }
-    let more = !newest(tx, filter, place, 1)?.is_empty();
-    page.next = place.filter(|_| more);
-    Ok(page)
+    Ok(listing.page())
 }
 
 fn newest(
-    tx: &mut SqliteTx<'_>,
+    tx: &mut Rows<'_>,
     filter: &Filter,
     after: Option<Cursor>,
     limit: usize,
@@ -246,31 +215,26 @@ fn newest(
 
 /// Since when the longest-waiting ready job has been due: the least of the heads of its kinds and
 /// ranks. It looks at one row for each of these, however many jobs wait.
-fn oldest_ready(tx: &mut SqliteTx<'_>, queue: &QueueName) -> Found<Option<Wall>> {
+fn oldest_ready(tx: &mut Rows<'_>, queue: &QueueName) -> Found<Option<Wall>> {
     let Some(id) = tx.names.queue_id(tx.conn, queue)? else { return Ok(None) };
-    let Some(row) = tx.queue(id)? else { return Ok(None) };
-    let sql = "SELECT rank, run_at FROM jobs WHERE view = 0 AND queue = ?1 AND kind = ?2 \
-               AND rank > ?3 ORDER BY rank, run_at LIMIT 1";
+    let sql = "SELECT class, run_at FROM jobs WHERE view = 0 AND queue = ?1 AND kind = ?2 \
+               AND class > ?3 ORDER BY class, turn, due LIMIT 1";
     let mut oldest: Option<i64> = None;
-    for (kind, _) in row.kinds.iter().filter(|(_, counts)| counts.get(View::Queued) > 0) {
+    for (kind, _) in tx.counts(id)?.iter().filter(|(_, counts)| counts.get(View::Queued) > 0) {
         let Some(kind) = tx.names.kind_id(tx.conn, kind)? else { continue };
         let mut statement = tx.conn.prepare_cached(sql)?;
-        let mut rank = i64::MIN;
+        let mut class = i64::MIN;
         loop {
-            let mut rows = statement.query(params![id, kind, rank])?;
+            let mut rows = statement.query(params![id, kind, class])?;
             let Some(row) = rows.next()? else { break };
-            rank = row.get(0)?;
+            class = row.get(0)?;
             oldest = oldest.into_iter().chain([row.get(1)?]).min();
         }
     }
     Ok(oldest.map(Wall::new))
 }
 
-fn attempts(
-    tx: &mut SqliteTx<'_>,
-    sql: &str,
-    params: impl rusqlite::Params,
-) -> Found<Vec<Attempt>> {
+fn attempts(tx: &mut Rows<'_>, sql: &str, params: impl rusqlite::Params) -> Found<Vec<Attempt>> {
     let mut statement = tx.conn.prepare_cached(sql)?;
     let mut rows = statement.query(params)?;
     let mut found = Vec::new();
@@ -291,7 +255,7 @@ fn attempts(
     Ok(found)
 }
 
-fn workers(tx: &mut SqliteTx<'_>) -> Found<Vec<WorkerRow>> {
+fn workers(tx: &mut Rows<'_>) -> Found<Vec<WorkerRow>> {
     let sql = "SELECT id, host, pid, kind, started_at, last_seen, demand, slots, presence, \
                stopping FROM workers ORDER BY id";
     let mut statement = tx.conn.prepare_cached(sql)?;
@@ -329,11 +293,17 @@ fn workers(tx: &mut SqliteTx<'_>) -> Found<Vec<WorkerRow>> {
     Ok(found)
 }
 
-fn queues(tx: &mut SqliteTx<'_>) -> Found<Vec<QueueRow>> {
+fn queue_row(tx: &mut Rows<'_>, name: &QueueName) -> Found<Option<QueueRow>> {
+    let Some(id) = tx.names.queue_id(tx.conn, name)? else { return Ok(None) };
+    let Some(queue) = tx.queue(id)? else { return Ok(None) };
+    Ok(Some(QueueRow { queue, kinds: tx.counts(id)? }))
+}
+
+fn queues(tx: &mut Rows<'_>) -> Found<Vec<QueueRow>> {
     tx.all_queues()
 }
 
-fn settings(tx: &mut SqliteTx<'_>) -> Found<Vec<(SettingKey, SettingValue)>> {
+fn settings(tx: &mut Rows<'_>) -> Found<Vec<(SettingKey, SettingValue)>> {
     let mut statement = tx.conn.prepare_cached("SELECT key, value FROM settings ORDER BY key")?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
@@ -345,7 +315,7 @@ fn settings(tx: &mut SqliteTx<'_>) -> Found<Vec<(SettingKey, SettingValue)>> {
     Ok(found)
 }
 
-fn keys(tx: &mut SqliteTx<'_>) -> Found<Vec<windlass_core::KeyRecord>> {
+fn keys(tx: &mut Rows<'_>) -> Found<Vec<windlass_core::KeyRecord>> {
     let sql = "SELECT key, job, request, created_at, orphan_until FROM keys ORDER BY key";
     let mut statement = tx.conn.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
@@ -357,14 +327,12 @@ fn keys(tx: &mut SqliteTx<'_>) -> Found<Vec<windlass_core::KeyRecord>> {
     Ok(found)
 }
 
-fn markers(tx: &mut SqliteTx<'_>) -> Found<Vec<Marker>> {
+fn markers(tx: &mut Rows<'_>) -> Found<Vec<Marker>> {
     let mut statement = tx.conn.prepare_cached("SELECT process, seq, at FROM markers")?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let process = ProcessId(row.get::<_, i64>(0)?.cast_unsigned());
-        let seq = row.get::<_, i64>(1)?.cast_unsigned();
-        found.push(Marker { batch: BatchId { process, seq }, at: Wall::new(row.get(2)?) });
+        found.push(marker(row)?);
     }
     found.sort_by_key(|marker| marker.batch.process);
     Ok(found)

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, Row};
 use windlass_core::{
-    Epoch, Excerpt, IdempotencyKey, Job, JobId, JobTimeout, Lease, LeaseLength, MaxRetries,
-    Priority, Rank, Spent, State, View, Wall, WorkerId,
+    Epoch, Excerpt, IdempotencyKey, Job, JobId, JobTimeout, LastVerdict, Lease, LeaseLength,
+    MaxRetries, Priority, Rank, State, View, Wall, WorkerId,
 };
 
 use crate::error::TxError;
@@ -12,9 +12,9 @@ use crate::names::Names;
 /// The columns of a job, in the order [`job`] reads them.
 macro_rules! job_columns {
     () => {
-        "id, view, at, queue, kind, rank, run_at, attempts, max_retries, epoch, generation, \
+        "id, view, at, queue, kind, class, run_at, attempts, max_retries, epoch, generation, \
          visibility_timeout, retry, created_at, updated_at, started_at, timeout, spent, \
-         lease_length, worker, idempotency_key"
+         lease_length, worker, idempotency_key, turn, due, priority, payload_bytes"
     };
 }
 pub(crate) use job_columns;
@@ -29,7 +29,8 @@ pub(crate) fn job(conn: &Connection, names: &mut Names, row: &Row<'_>) -> Result
         id,
         queue: names.queue(conn, row.get(3)?)?,
         kind: names.kind(conn, row.get(4)?)?,
-        priority: priority(row.get(5)?)?,
+        priority: priority(row.get(23)?)?,
+        rank: rank(row, [5, 21, 22], 0)?,
         state: state(row, spent)?,
         attempts: small(row.get(7)?)?,
         max_retries: MaxRetries::new(small(row.get(8)?)?).map_err(bad)?,
@@ -40,13 +41,14 @@ pub(crate) fn job(conn: &Connection, names: &mut Names, row: &Row<'_>) -> Result
         visibility_timeout: LeaseLength::new(unsigned(row.get(11)?)).map_err(bad)?,
         retry: names.retry(conn, row.get(12)?)?,
         idempotency_key: text(row, 20)?.map(IdempotencyKey::new).transpose().map_err(bad)?,
+        payload_bytes: small(row.get(24)?)?,
         created_at: Wall::new(row.get(13)?),
         updated_at: Wall::new(row.get(14)?),
         started_at: row.get::<_, Option<i64>>(15)?.map(Wall::new),
     })
 }
 
-fn state(row: &Row<'_>, spent: Option<Spent>) -> Result<State, TxError> {
+fn state(row: &Row<'_>, spent: Option<LastVerdict>) -> Result<State, TxError> {
     let at = Wall::new(row.get(2)?);
     Ok(match view_of(row.get(1)?)? {
         View::Queued => State::Queued { ready: true, spent },
@@ -67,14 +69,8 @@ fn state(row: &Row<'_>, spent: Option<Spent>) -> Result<State, TxError> {
 
 /// The view of a job and the instant it is ordered by there.
 pub(crate) fn place(job: &Job) -> (i64, i64) {
-    let at = match &job.state {
-        State::Queued { .. } => job.run_at,
-        State::Processing(lease) => lease.until,
-        State::Done { finished_at }
-        | State::Failed { finished_at, .. }
-        | State::Cancelled { finished_at, .. } => *finished_at,
-    };
-    (view_code(job.state.view()), at.get())
+    let key = job.index_key();
+    (view_code(key.view), key.at.get())
 }
 
 /// The stored code of a view.
@@ -83,17 +79,18 @@ pub(crate) fn view_code(view: View) -> i64 {
 }
 
 pub(crate) fn view_of(code: i64) -> Result<View, TxError> {
-    code_of(&View::ALL, code, "view")
+    let view = usize::try_from(code).ok().and_then(View::from_index);
+    view.ok_or_else(|| TxError::BadRow(format!("{code} is no view")))
 }
 
 /// The stored code of a spent token; a done job needs none.
 pub(crate) fn spent_code(state: &State) -> Option<i64> {
     let spent = state.spent().filter(|_| state.view() != View::Done)?;
-    position(&Spent::ALL, &spent)
+    position(&LastVerdict::ALL, &spent)
 }
 
-fn spent_of(code: i64) -> Result<Spent, TxError> {
-    code_of(&Spent::ALL, code, "verdict")
+fn spent_of(code: i64) -> Result<LastVerdict, TxError> {
+    code_of(&LastVerdict::ALL, code, "verdict")
 }
 
 /// The thing with this code in a list of all.
@@ -120,14 +117,28 @@ pub(crate) fn epoch(number: i64) -> Epoch {
     Epoch::new(number.cast_unsigned())
 }
 
-pub(crate) fn rank_code(rank: Rank) -> (i64, i64, i64) {
-    (-i64::from(rank.priority.get()), rank.run_at.get(), id_code(rank.id))
+/// The parts of a rank as they are stored and sorted by.
+pub(crate) fn rank_code(rank: Rank) -> (i64, i64, i64, i64) {
+    (rank.class.into(), rank.turn.cast_signed(), rank.due.get(), id_code(rank.id))
 }
 
-fn priority(rank: i64) -> Result<Priority, TxError> {
-    let number = rank.checked_neg().and_then(|number| i16::try_from(number).ok());
-    let priority = number.and_then(|number| Priority::new(number).ok());
-    priority.ok_or_else(|| TxError::BadRow(format!("{rank} is no rank")))
+/// The rank in these columns: class, turn, due; and id.
+pub(crate) fn rank(
+    row: &Row<'_>,
+    [class, turn, due]: [usize; 3],
+    id: usize,
+) -> Result<Rank, TxError> {
+    Ok(Rank {
+        class: i16::try_from(row.get::<_, i64>(class)?).map_err(bad)?,
+        turn: unsigned(row.get(turn)?),
+        due: Wall::new(row.get(due)?),
+        id: job_id(row.get(id)?)?,
+    })
+}
+
+fn priority(number: i64) -> Result<Priority, TxError> {
+    let priority = i16::try_from(number).ok().and_then(|number| Priority::new(number).ok());
+    priority.ok_or_else(|| TxError::BadRow(format!("{number} is no priority")))
 }
 
 pub(crate) fn small(number: i64) -> Result<u32, TxError> {

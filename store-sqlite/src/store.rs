@@ -6,22 +6,31 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
-use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
-use windlass_core::{BatchId, Millis, Wall, apply};
-use windlass_store_file::leave_reserve;
+use windlass_core::store::{
+    Batch, Cause, CommitError, CommitPoint, LostLease, Marker, News, Outcomes, Store, StoreError,
+};
+use windlass_core::{BatchId, LeaseToken, Millis, ProcessId, Wall};
+use windlass_store_file::{Cache, leave_reserve};
 
+use crate::answer::Transaction;
+use crate::busy::wait_for_locks_with;
 use crate::error::{OpenError, TxError};
 use crate::files::Files;
-use crate::log::{self, Log};
+use crate::find::Rows;
+use crate::hook::Hook;
 use crate::names::Names;
 use crate::open::{self, Place};
 use crate::reader::{Pool, SqliteReader};
-use crate::recent::Versioned;
+use crate::rows::{epoch, id_code, view_of};
 use crate::space;
-use crate::tx::SqliteTx;
+use crate::wal::{self, WalFile};
 
 /// How often a process looks whether another has written.
 const CHANGE_CHECK: Millis = Millis::new(250);
+
+/// How often a batch is applied when rows are not as they were read. Nobody else can write while a
+/// transaction is open, so this means that what was known of the store was wrong.
+const CONFLICT_TRIES: u32 = 3;
 
 /// How long to wait, when a store is opened anew, until nobody else has it open.
 const ALONE: Duration = Duration::from_secs(1);
@@ -38,12 +47,14 @@ pub struct SqliteStore {
     /// Pages moved into the database may be lost: see `log.rs`.
     distrusted: bool,
     files: Files,
-    log: Log,
+    wal: WalFile,
     /// More pages are free than need be kept.
     spacious: bool,
     names: Names,
-    recent: Versioned,
-    seen: Option<i64>,
+    cache: Cache,
+    /// The version at the latest check for news; at first, the one at which it was opened.
+    seen: i64,
+    hook: Option<Hook>,
 }
 
 impl SqliteStore {
@@ -60,20 +71,22 @@ impl SqliteStore {
 
     fn open_at(place: Place) -> Result<Self, OpenError> {
         open::make(&place)?;
-        log::move_alone(&place, Duration::ZERO)?;
+        wal::move_alone(&place, Duration::ZERO)?;
         let mut conn = open_durable(&place)?;
         let pool = Pool::new(place.clone());
+        let version = data_version(&conn);
         Ok(Self {
+            seen: version.map_err(|source| OpenError::sqlite(&place.path, source))?,
             files: Files::of(&place.path),
-            log: Log::of(&place.path, &mut conn)?,
+            wal: WalFile::of(&place.path, &mut conn)?,
             spacious: false,
             place,
             pool,
             conn: Ok(conn),
             distrusted: false,
             names: Names::default(),
-            recent: Versioned::default(),
-            seen: None,
+            cache: Cache::default(),
+            hook: None,
         })
     }
 
@@ -82,17 +95,34 @@ impl SqliteStore {
         &self.place.path
     }
 
-    fn run(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
+    /// Calls `hook` at points inside each commit from now on, for tests that run several commits at
+    /// once. It is called with [`Waiting`](CommitPoint::Waiting) also while
+    /// [`was_committed`](Store::was_committed) waits.
+    pub fn on_commit(&mut self, hook: impl FnMut(CommitPoint) + Send + 'static) {
+        self.hook = Some(Hook::new(hook));
+    }
+
+    /// Has the connection call the hook while it waits, if there is one.
+    fn watch_locks(&mut self) -> Result<(), TxError> {
+        if let (Some(hook), Ok(conn)) = (&self.hook, &mut self.conn) {
+            wait_for_locks_with(conn, open::BUSY, hook.clone())?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, now: Wall, batch: &Batch, tries: u32) -> Result<Outcomes, CommitError> {
+        self.watch_locks().map_err(|error| error.before_commit())?;
         let conn = usable(&self.conn);
         let conn = conn.map_err(|cause| CommitError::Fatal { cause, outcomes: None })?;
-        self.files.check(&self.place).map_err(|meddled| meddled.before_commit())?;
+        self.files.check(&self.place).map_err(|changed| changed.before_commit())?;
         leave_reserve(&self.place.path, batch)?;
         let begun = execute(conn, "BEGIN IMMEDIATE");
         begun.map_err(|error| error.before_commit())?;
-        let worked = data_version(conn).and_then(|version| {
-            let recent = Some(self.recent.begin(version));
-            let mut tx = SqliteTx { conn, names: &mut self.names, recent, now };
-            let outcomes = apply(&mut tx, batch)?;
+        let worked = data_version(conn).map_err(TxError::from).and_then(|version| {
+            self.cache.begin(version);
+            let rows = Rows { conn, names: &mut self.names };
+            let outcomes =
+                Transaction::new(rows, &mut self.cache, now).apply(batch, self.hook.as_ref())?;
             if outcomes.wrote && (self.spacious || batch.purge.is_some()) {
                 self.spacious = space::give_back(conn)?;
             }
@@ -107,13 +137,16 @@ impl SqliteStore {
             }
             Err(error) => {
                 self.undo();
+                if tries > 1 && matches!(error, TxError::Conflict(_)) {
+                    return self.run(now, batch, tries - 1);
+                }
                 return Err(error.before_commit());
             }
         };
         match execute(conn, "COMMIT") {
             Ok(()) => {
-                self.files.check(&self.place).or_else(|meddled| meddled.after_commit())?;
-                self.tend_log();
+                self.files.check(&self.place).or_else(|changed| changed.after_commit())?;
+                self.checkpoint();
                 Ok(outcomes)
             }
             Err(error) => {
@@ -127,7 +160,7 @@ impl SqliteStore {
     /// Ends a transaction that failed. Names it has given out are forgotten.
     fn undo(&mut self) {
         self.names.forget();
-        self.recent.rows.forget();
+        self.cache.forget();
         let open = self.conn.as_ref().ok().filter(|conn| !conn.is_autocommit());
         // If even this fails, the connection cannot be used any more.
         if let Some(Err(error)) = open.map(|conn| execute(conn, "ROLLBACK")) {
@@ -145,8 +178,8 @@ impl SqliteStore {
     }
 
     /// Moves the log if it has grown long. The commit before it stands, whatever happens here.
-    fn tend_log(&mut self) {
-        let Ok(Err(error)) = self.conn.as_mut().map(|conn| self.log.tend(conn)) else { return };
+    fn checkpoint(&mut self) {
+        let Ok(Err(error)) = self.conn.as_mut().map(|conn| self.wal.tend(conn)) else { return };
         if !error.passes() {
             self.distrusted = true;
             let cause = format!("the log could not be moved into the database: {}", error.cause());
@@ -156,10 +189,10 @@ impl SqliteStore {
 
     fn marker(conn: &Connection, batch: BatchId) -> Result<bool, TxError> {
         let process = batch.process.0.cast_signed();
-        let sql = "SELECT seq FROM markers WHERE process = ?1";
-        let seq: Option<i64> =
-            conn.prepare_cached(sql)?.query_row([process], |row| row.get(0)).optional()?;
-        Ok(seq.is_some_and(|seq| seq.cast_unsigned() >= batch.seq))
+        let sql = "SELECT process, seq, at FROM markers WHERE process = ?1";
+        let mut statement = conn.prepare_cached(sql)?;
+        let marker = statement.query_row([process], marker).optional()?;
+        Ok(marker.is_some_and(|marker| marker.covers(batch)))
     }
 
     /// Opens the file anew. What a failed sync may have left in memory only is written again.
@@ -167,18 +200,18 @@ impl SqliteStore {
         self.fail(&Cause::new("it is being opened anew"));
         self.pool.clear();
         self.names.forget();
-        self.recent.rows.forget();
-        let alone = log::move_alone(&self.place, ALONE)?;
+        self.cache.forget();
+        let alone = wal::move_alone(&self.place, ALONE)?;
         if self.distrusted && !alone {
             return Err(OpenError::NotAlone { path: self.place.path.clone() });
         }
         let mut conn = open_durable(&self.place)?;
-        self.log = Log::of(&self.place.path, &mut conn)?;
+        self.wal = WalFile::of(&self.place.path, &mut conn)?;
         self.conn = Ok(conn);
         self.files = Files::of(&self.place.path);
         self.distrusted = false;
         // Versions of two connections cannot be compared: whoever asks next looks at everything.
-        self.seen = self.seen.map(|_| i64::MIN);
+        self.seen = i64::MIN;
         Ok(())
     }
 }
@@ -186,7 +219,7 @@ impl SqliteStore {
 /// Opens the connection that writes. All that it sees is durable.
 fn open_durable(place: &Place) -> Result<Connection, OpenError> {
     let conn = open::writer(place)?;
-    log::sync(&conn).map_err(|source| OpenError::sqlite(&place.path, source))?;
+    wal::sync(&conn).map_err(|source| OpenError::sqlite(&place.path, source))?;
     Ok(conn)
 }
 
@@ -194,8 +227,8 @@ impl Drop for SqliteStore {
     /// The last to close a database moves its log and removes it, by its name: not if that may be
     /// the log of another.
     fn drop(&mut self) {
-        if let Err(meddled) = self.files.check(&self.place) {
-            self.fail(&Cause::new(&meddled.to_string()));
+        if let Err(changed) = self.files.check(&self.place) {
+            self.fail(&Cause::new(&changed.to_string()));
         }
     }
 }
@@ -204,20 +237,26 @@ impl Store for SqliteStore {
     type Reader = SqliteReader;
 
     fn commit(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
-        let result = self.run(now, batch);
+        let result = self.run(now, batch, CONFLICT_TRIES);
         if let Err(CommitError::Fatal { cause, .. } | CommitError::Corrupt(cause)) = &result {
             self.fail(cause);
         }
         result
     }
 
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+        self.watch_locks().map_err(|error| error.of_read())?;
         let conn = usable(&self.conn).map_err(StoreError::Fatal)?;
-        Self::marker(conn, batch).map_err(|error| error.of_read())
+        // The transaction may be that of another handle: as long as one holds the lock, it is not
+        // over.
+        execute(conn, "BEGIN IMMEDIATE").map_err(|error| error.of_read())?;
+        let found = Self::marker(conn, batch);
+        self.undo();
+        found.map_err(|error| error.of_read())
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
-        self.files.check_database(&self.place).map_err(|meddled| meddled.of_read())?;
+        self.files.check_database(&self.place).map_err(|changed| changed.of_read())?;
         self.open_anew().map_err(|error| {
             let cause = Cause::new(&error.to_string());
             match error {
@@ -231,12 +270,15 @@ impl Store for SqliteStore {
         Some(CHANGE_CHECK)
     }
 
-    fn changed(&mut self) -> Result<bool, StoreError> {
+    fn news(&mut self, held: &[LeaseToken]) -> Result<News, StoreError> {
         let conn = usable(&self.conn).map_err(StoreError::Fatal)?;
-        self.files.check(&self.place).map_err(|meddled| meddled.of_read())?;
-        let version = data_version(conn).map_err(|error| error.of_read())?;
-        let before = self.seen.replace(version);
-        Ok(before.is_some_and(|before| before != version))
+        self.files.check(&self.place).map_err(|changed| changed.of_read())?;
+        let version = data_version(conn).map_err(|error| TxError::from(error).of_read())?;
+        let wrote = self.seen != version;
+        let lost = if wrote { lost(conn, held) } else { Ok(Vec::new()) };
+        let lost = lost.map_err(|error| error.of_read())?;
+        self.seen = version;
+        Ok(News { wrote, lost })
     }
 
     fn reader(&self) -> Result<SqliteReader, StoreError> {
@@ -245,9 +287,31 @@ impl Store for SqliteStore {
 }
 
 /// A number that changes with every commit of another connection, and not with our own.
-fn data_version(conn: &Connection) -> Result<i64, TxError> {
+fn data_version(conn: &Connection) -> rusqlite::Result<i64> {
     let mut statement = conn.prepare_cached("PRAGMA data_version")?;
-    Ok(statement.query_row([], |row| row.get(0))?)
+    statement.query_row([], |row| row.get(0))
+}
+
+/// Which of these leases are gone.
+fn lost(conn: &Connection, held: &[LeaseToken]) -> Result<Vec<LostLease>, TxError> {
+    let mut statement = conn.prepare_cached("SELECT view, epoch FROM jobs WHERE id = ?1")?;
+    let mut found = Vec::new();
+    for token in held {
+        let mut rows = statement.query([id_code(token.job)])?;
+        let job = match rows.next()? {
+            Some(row) => Some((view_of(row.get(0)?)?, epoch(row.get(1)?))),
+            None => None,
+        };
+        found.extend(LostLease::check(*token, job));
+    }
+    Ok(found)
+}
+
+/// A row of `markers`.
+pub(crate) fn marker(row: &rusqlite::Row<'_>) -> rusqlite::Result<Marker> {
+    let process = ProcessId(row.get::<_, i64>(0)?.cast_unsigned());
+    let seq = row.get::<_, i64>(1)?.cast_unsigned();
+    Ok(Marker { batch: BatchId { process, seq }, at: Wall::new(row.get(2)?) })
 }
 
 fn usable(conn: &Result<Connection, Cause>) -> Result<&Connection, Cause> {

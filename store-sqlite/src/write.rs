@@ -1,19 +1,18 @@
 //! Keeps what a batch changed: each row once, each statement prepared once.
 
 use rusqlite::{Connection, params};
-use windlass_core::limits::ATTEMPTS_KEPT;
 use windlass_core::store::{
-    Changes, CountDelta, Doc, DocWrite, Marker, Moved, Room, Worker, WorkerKind,
+    ByteBudget, Changes, CountDelta, Doc, DocWrite, Marker, Moved, Worker, WorkerKind,
 };
 use windlass_core::{
-    Attempt, AttemptOutcome, Excerpt, Job, KeyRecord, LeaseLength, Queue, Standing, State, View,
-    Wall,
+    AttemptOutcome, Excerpt, IndexKey, Job, KeyRecord, LeaseLength, Queue, State, View, Wall,
 };
 
+use crate::error::TxError;
+use crate::find::{Found, count};
 use crate::insert::{JOBS, PAYLOADS, insert_rows};
 use crate::names::Names;
-use crate::rows::{id_code, place, position, rank_code, spent_code};
-use crate::tx::{Found, count};
+use crate::rows::{id_code, place, position, rank_code, spent_code, view_code};
 
 /// Keeps everything a batch changed.
 pub(crate) fn write(
@@ -29,7 +28,7 @@ pub(crate) fn write(
     update_jobs(conn, &changes.updates)?;
     remove_jobs(conn, &changes.removes)?;
     put_docs(conn, changes)?;
-    put_attempts(conn, &changes.attempts)?;
+    put_attempts(conn, changes)?;
     put_keys(conn, changes)?;
     add_counts(conn, names, &changes.counts)?;
     put_settings(conn, changes)?;
@@ -71,7 +70,7 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
         latest = Some((job, numbers));
         let [queue, kind, retry] = numbers;
         let (view, at) = place(job);
-        let (rank, run_at, id) = rank_code(job.rank());
+        let (class, turn, due, id) = rank_code(job.rank);
         let lease = job.lease();
         row.put(params![
             id,
@@ -79,8 +78,8 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
             at,
             queue,
             kind,
-            rank,
-            run_at,
+            class,
+            job.run_at.get(),
             job.attempts,
             job.max_retries.get(),
             job.epoch.get().cast_signed(),
@@ -95,6 +94,10 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
             lease.map(|lease| length(lease.length)),
             lease.map(|lease| lease.worker.as_str()),
             job.idempotency_key.as_ref().map(windlass_core::IdempotencyKey::as_str),
+            turn,
+            due,
+            job.priority.get(),
+            job.payload_bytes,
         ])
     })?;
     let sql = "UPDATE meta SET value = ?1 WHERE key = 'last_id'";
@@ -128,7 +131,7 @@ fn update_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
         let (view, at) = place(job);
         match &job.state {
             State::Processing(lease) if keeps_place(from, job) => {
-                leased.execute(params![
+                let changed = leased.execute(params![
                     first,
                     last,
                     at,
@@ -138,23 +141,33 @@ fn update_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
                     job.started_at.map(Wall::get),
                     length(lease.length),
                     lease.worker.as_str(),
+                    from.epoch.get().cast_signed(),
                 ])?;
+                replaced(job, run.len(), changed)?;
             }
             State::Done { .. } | State::Failed { .. } if ends(from, job) => {
                 let (updated_at, spent) = (job.updated_at.get(), spent_code(&job.state));
-                finished.execute(params![first, last, view, at, updated_at, spent])?;
+                let epoch = from.epoch.get().cast_signed();
+                let changed =
+                    finished.execute(params![first, last, view, at, updated_at, spent, epoch])?;
+                replaced(job, run.len(), changed)?;
             }
-            _ => rest.extend(run.iter().map(|moved| &moved.job)),
+            _ => rest.extend(run),
         }
     }
     update_all_columns(conn, &rest)
 }
 
-fn keeps_place(from: &Standing, job: &Job) -> bool {
-    (from.run_at, from.generation) == (job.run_at, job.generation)
+/// Checks that a write has met the rows it was to replace, and no others.
+fn replaced(first: &Job, rows: usize, changed: usize) -> Found<()> {
+    if rows == changed { Ok(()) } else { Err(TxError::Conflict(first.id)) }
 }
 
-fn ends(from: &Standing, job: &Job) -> bool {
+fn keeps_place(from: &IndexKey, job: &Job) -> bool {
+    (from.run_at, from.rank, from.generation) == (job.run_at, job.rank, job.generation)
+}
+
+fn ends(from: &IndexKey, job: &Job) -> bool {
     from.view == View::Processing && keeps_place(from, job)
 }
 
@@ -162,7 +175,11 @@ fn ends(from: &Standing, job: &Job) -> bool {
 /// same into both.
 fn change_alike(a: &Moved, b: &Moved) -> bool {
     let (one, other) = (&a.job, &b.job);
-    if one.id.plus(1) != other.id || one.state != other.state || one.updated_at != other.updated_at
+    let from = |moved: &Moved| (moved.from.view, moved.from.epoch);
+    if one.id.plus(1) != other.id
+        || one.state != other.state
+        || one.updated_at != other.updated_at
+        || from(a) != from(b)
     {
         return false;
     }
@@ -178,24 +195,28 @@ fn change_alike(a: &Moved, b: &Moved) -> bool {
     }
 }
 
-/// Jobs that are leased, or whose lease goes on: they keep their places among the waiting.
+/// Jobs that are leased, or whose lease goes on: they keep their places among the waiting. Of the
+/// precondition these two check the epoch: nobody else can write while the transaction is open.
 const LEASED: &str = "UPDATE OR FAIL jobs SET view = 2, at = ?3, attempts = ?4, epoch = ?5, \
     updated_at = ?6, started_at = ?7, lease_length = ?8, worker = ?9, spent = NULL \
-    WHERE id BETWEEN ?1 AND ?2";
+    WHERE id BETWEEN ?1 AND ?2 AND epoch = ?10";
 /// Leased jobs that have ended: nothing changes but where they are.
 const FINISHED: &str = "UPDATE OR FAIL jobs SET view = ?3, at = ?4, updated_at = ?5, spent = ?6, \
-    lease_length = NULL, worker = NULL WHERE id BETWEEN ?1 AND ?2";
+    lease_length = NULL, worker = NULL \
+    WHERE id BETWEEN ?1 AND ?2 AND epoch = ?7";
 
-fn update_all_columns(conn: &Connection, jobs: &[&Job]) -> Found<()> {
+fn update_all_columns(conn: &Connection, jobs: &[&Moved]) -> Found<()> {
     let sql = "UPDATE jobs SET view = ?2, at = ?3, run_at = ?4, attempts = ?5, epoch = ?6, \
                generation = ?7, updated_at = ?8, started_at = ?9, spent = ?10, \
-               lease_length = ?11, worker = ?12 WHERE id = ?1";
+               lease_length = ?11, worker = ?12, class = ?13, turn = ?14, due = ?15 \
+               WHERE id = ?1 AND +view = ?16 AND at = ?17 AND epoch = ?18";
     let mut update = conn.prepare_cached(sql)?;
-    for job in jobs {
+    for Moved { from, job } in jobs {
         let (view, at) = place(job);
+        let (class, turn, due, id) = rank_code(job.rank);
         let lease = job.lease();
-        update.execute(params![
-            id_code(job.id),
+        let changed = update.execute(params![
+            id,
             view,
             at,
             job.run_at.get(),
@@ -207,7 +228,14 @@ fn update_all_columns(conn: &Connection, jobs: &[&Job]) -> Found<()> {
             spent_code(&job.state),
             lease.map(|lease| length(lease.length)),
             lease.map(|lease| lease.worker.as_str()),
+            class,
+            turn,
+            due,
+            view_code(from.view),
+            from.at.get(),
+            from.epoch.get().cast_signed(),
         ])?;
+        replaced(job, 1, changed)?;
     }
     Ok(())
 }
@@ -241,8 +269,8 @@ fn put_payloads(conn: &Connection, changes: &Changes) -> Found<()> {
         changes.docs.iter().filter(|write| write.doc == Doc::Payload).collect();
     let mut rest = payloads.as_slice();
     while !rest.is_empty() {
-        let mut room = Room::new(PAYLOAD_BYTES);
-        let fit = rest.iter().take_while(|write| room.takes(write.text.as_str().len())).count();
+        let mut budget = ByteBudget::new(PAYLOAD_BYTES);
+        let fit = rest.iter().take_while(|write| budget.takes(write.text.as_str().len())).count();
         let (some, others) = rest.split_at(fit.max(1));
         insert_rows(conn, &PAYLOADS, some, |write, row| {
             row.put(params![id_code(write.job), write.text.as_str()])
@@ -275,12 +303,13 @@ fn put_docs(conn: &Connection, changes: &Changes) -> Found<()> {
     Ok(())
 }
 
-fn put_attempts(conn: &Connection, attempts: &[Attempt]) -> Found<()> {
-    for attempt in attempts {
-        let (job, epoch) = (id_code(attempt.job), attempt.epoch.get());
-        let forgotten = epoch.saturating_sub(ATTEMPTS_KEPT).cast_signed();
+fn put_attempts(conn: &Connection, changes: &Changes) -> Found<()> {
+    for (job, epoch) in &changes.dropped_attempts {
         let sql = "DELETE FROM attempts WHERE job = ?1 AND epoch <= ?2";
-        conn.prepare_cached(sql)?.execute(params![job, forgotten])?;
+        conn.prepare_cached(sql)?.execute([id_code(*job), epoch.get().cast_signed()])?;
+    }
+    for attempt in &changes.attempts {
+        let (job, epoch) = (id_code(attempt.job), attempt.epoch.get());
         let sql = "INSERT OR REPLACE INTO attempts (job, epoch, worker, started_at, ended_at, \
                    outcome, error, error_cut, exit_code, stdout, stdout_cut, stderr, stderr_cut) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
@@ -341,8 +370,9 @@ fn add_counts(conn: &Connection, names: &mut Names, deltas: &[CountDelta]) -> Fo
                        failed, cancelled) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
             conn.prepare_cached(sql)?.execute(row)?;
         }
-        // A row of zeros is as good as none: kinds that have gone leave nothing behind.
-        if by.iter().any(|by| *by < 0) {
+        // A row of zeros is as good as none: kinds that have gone leave nothing behind. Jobs that
+        // only move from view to view leave no zeros.
+        if by.iter().sum::<i64>() < 0 {
             let sql = "DELETE FROM counts WHERE queue = ?1 AND kind = ?2 AND queued = 0 \
                        AND scheduled = 0 AND processing = 0 AND done = 0 AND failed = 0 \
                        AND cancelled = 0";
@@ -390,11 +420,11 @@ fn put_workers(conn: &Connection, changes: &Changes, now: Wall) -> Found<()> {
         let sql = "UPDATE workers SET stopping = 1 WHERE id = ?1";
         conn.prepare_cached(sql)?.execute([id.as_str()])?;
     }
-    for id in &changes.heard {
+    for id in &changes.touched_workers {
         let sql = "UPDATE workers SET last_seen = ?2 WHERE id = ?1";
         conn.prepare_cached(sql)?.execute(params![id.as_str(), now.get()])?;
     }
-    if let Some(before) = changes.forget_silent {
+    if let Some(before) = changes.drop_silent {
         let sql = "DELETE FROM workers WHERE last_seen < ?1";
         conn.prepare_cached(sql)?.execute([before.get()])?;
         let sql = "DELETE FROM markers WHERE at < ?1";

@@ -9,15 +9,16 @@ mod outcomes;
 mod reads;
 
 use windlass_core::store::{
-    Admin, AdminDone, AdminRefused, Batch, Beat, Beaten, ClaimFor, Dump, JobDetail, JobRefused,
-    Leased, Outcomes, Promoted, Purge, Purged, Reader, Reap, Reaped, Retention, Settle, Store,
-    Taker, audit,
+    Admin, AdminDone, AdminRefused, Batch, ClaimFor, Dump, Heartbeat, JobDetail, JobRefused,
+    LeaseExtended, Leased, Outcomes, Promoted, Purge, Purged, Reader, Reap, Reaped, Retention,
+    Settle, Store, Taker, audit,
 };
 use windlass_core::{
     Attempt, BatchId, Demand, EnqueueRefused, Job, JobId, LeaseLength, LeaseToken, Millis, NewJob,
     Policy, ProcessId, Receipt, StateName, Verdict, Wall,
 };
 
+use crate::concurrent::ConcurrentSubject;
 use bystanders::Bystanders;
 pub use make::*;
 
@@ -148,6 +149,14 @@ impl<S: Subject> World<S> {
         self.subject.store()
     }
 
+    /// Another handle to the same store.
+    pub fn handle(&mut self) -> S::Store
+    where
+        S: ConcurrentSubject,
+    {
+        self.subject.handle()
+    }
+
     // Commands, each in a batch of its own.
 
     /// Enqueues a job that must be accepted as new.
@@ -191,9 +200,9 @@ impl<S: Subject> World<S> {
         &mut self,
         token: LeaseToken,
         extend: Option<LeaseLength>,
-    ) -> Result<Beaten, JobRefused> {
-        let beat = Beat { token, extend, progress: None };
-        self.commit(|batch| batch.beats.push(beat)).beats.remove(0)
+    ) -> Result<LeaseExtended, JobRefused> {
+        let beat = Heartbeat { token, extend, progress: None };
+        self.commit(|batch| batch.heartbeats.push(beat)).heartbeats.remove(0)
     }
 
     /// Runs an operator's command.

@@ -1,5 +1,6 @@
 //! The suites that every store passes, and the tools they are written with.
 
+pub mod concurrent;
 pub mod conformance;
 pub mod differential;
 pub mod fixture;

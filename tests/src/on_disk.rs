@@ -4,9 +4,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use windlass_core::store::{Batch, CommitError, Disagreement, Outcomes, Store, StoreError};
+use windlass_core::store::{
+    Batch, CommitError, CommitPoint, Disagreement, Outcomes, Store, StoreError,
+};
 use windlass_core::{BatchId, Wall};
 
+use crate::concurrent::ConcurrentSubject;
 use crate::fixture::Subject;
 
 /// A kind of store that lies in a file.
@@ -19,6 +22,12 @@ pub trait OnDisk {
 
     /// What the store finds wrong with itself.
     fn verify(store: &Self::Store) -> Result<Vec<Disagreement>, StoreError>;
+}
+
+/// A kind of store whose file several handles write to at once.
+pub trait SharedOnDisk: OnDisk<Store: Send + 'static> {
+    /// Has this handle call `hook` at each point inside its commits.
+    fn on_commit(store: &mut Self::Store, hook: impl FnMut(CommitPoint) + Send + 'static);
 }
 
 /// A store in a directory of its own, which goes with it. A crash leaves the file.
@@ -69,6 +78,16 @@ impl<D: OnDisk> Subject for InDirectory<D> {
     }
 }
 
+impl<D: SharedOnDisk> ConcurrentSubject for InDirectory<D> {
+    fn handle(&mut self) -> D::Store {
+        D::open(&file_in(&self.dir))
+    }
+
+    fn on_commit(store: &mut D::Store, hook: impl FnMut(CommitPoint) + Send + 'static) {
+        D::on_commit(store, hook);
+    }
+}
+
 impl<D: OnDisk> Store for InDirectory<D> {
     type Reader = <D::Store as Store>::Reader;
 
@@ -76,8 +95,8 @@ impl<D: OnDisk> Store for InDirectory<D> {
         self.store().commit(now, batch)
     }
 
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
-        self.store().look(batch)
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+        self.store().was_committed(batch)
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {

@@ -125,19 +125,19 @@ impl<S: Store> Stage<S> {
                 }
                 self.machine.handle_committed(self.now, batch, result);
             }
-            StoreCall::Look(batch) => {
-                let result = self.store.look(batch);
+            StoreCall::WasCommitted(batch) => {
+                let result = self.store.was_committed(batch);
                 let _ = writeln!(self.log, "{} ! committed: {result:?}", self.clock());
-                self.machine.handle_looked(self.now, batch, result);
+                self.machine.handle_was_committed(self.now, batch, result);
             }
             StoreCall::Reopen => {
                 let result = self.store.reopen();
                 self.machine.handle_reopened(self.now, result);
             }
-            StoreCall::Check => {
-                let result = self.store.changed();
-                let _ = writeln!(self.log, "{} ! changed: {result:?}", self.clock());
-                self.machine.handle_checked(self.now, result);
+            StoreCall::News(held) => {
+                let result = self.store.news(&held);
+                let _ = writeln!(self.log, "{} ! news: {result:?}", self.clock());
+                self.machine.handle_news(self.now, result);
             }
         }
         self.drain_effects();
@@ -268,7 +268,7 @@ fn request_text(request: &Request) -> String {
         Request::EnqueueMany(jobs) => format!("enqueue {} jobs", jobs.len()),
         Request::Settle(Settle { token, verdict }) => format!("{token} {}", verdict_text(verdict)),
         Request::SettleMany(settles) => format!("settle {}", settles.len()),
-        Request::Beat(beat) => format!("heartbeat {}", beat.token),
+        Request::Heartbeat(beat) => format!("heartbeat {}", beat.token),
         Request::Admin(command) => format!("{command:?}"),
         Request::Poll(poll) => format!("{} polls, waits {}", poll.worker.id, poll.wait),
     }
@@ -286,9 +286,9 @@ fn verdict_text(verdict: &Verdict) -> String {
 fn call_text(call: &StoreCall) -> String {
     match call {
         StoreCall::Commit(batch) => format!("commit {}: {}", batch.id.seq, batch_text(batch)),
-        StoreCall::Look(batch) => format!("look for batch {}", batch.seq),
-        StoreCall::Reopen => "open the store anew".into(),
-        StoreCall::Check => "has somebody else written?".into(),
+        StoreCall::WasCommitted(batch) => format!("was batch {} committed?", batch.seq),
+        StoreCall::Reopen => "reopen the store".into(),
+        StoreCall::News(_) => "news?".into(),
     }
 }
 
@@ -298,7 +298,7 @@ fn batch_text(batch: &Batch) -> String {
     parts.extend(
         settles.map(|settle| format!("{} {}", settle.token, verdict_text(&settle.verdict))),
     );
-    parts.extend(batch.beats.iter().map(|beat| format!("heartbeat {}", beat.token)));
+    parts.extend(batch.heartbeats.iter().map(|beat| format!("heartbeat {}", beat.token)));
     parts.extend(batch.admin.iter().map(admin_text));
     if !batch.enqueues.is_empty() {
         parts.push(format!("enqueue {}", batch.enqueues.len()));

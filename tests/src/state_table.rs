@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use windlass_core::{
-    Claim, Delay, Epoch, Event, Failure, Gate, Job, JobId, Kind, Lease, LeaseLength, MaxRetries,
-    Millis, Priority, QueueName, Rejected, RetryPolicy, Spent, State, Step, Strategy, Verdict,
-    View, Wall, WorkerId, transition,
+    Claim, Delay, Epoch, Event, Failure, Gate, Job, JobId, Kind, LastVerdict, Lease, LeaseLength,
+    MaxRetries, Millis, Priority, QueueName, Rank, Rejected, RetryPolicy, State, Step, Strategy,
+    Verdict, View, Wall, WorkerId, transition,
 };
 
 const NOW: Wall = Wall::new(1_000_000);
@@ -276,21 +276,24 @@ fn sample(row: &Row, view: View) -> Option<Job> {
     let max_retries = MaxRetries::new(2).expect(IN_RANGE);
     let scheduled_at = Wall::new(NOW.get() + wait);
     let backoff = Millis::new(BACKOFF_MS);
+    let run_at = if view == View::Scheduled { scheduled_at } else { Wall::new(0) };
     Some(Job {
         id: JobId::FIRST,
         queue: QueueName::default(),
         kind: Kind::default(),
         priority: Priority::DEFAULT,
+        rank: Rank::new(Priority::DEFAULT, run_at, JobId::FIRST),
         state,
         attempts: if row.used_up { 3 } else { 1 },
         max_retries,
         epoch: Epoch::new(EPOCH),
         generation: 0,
-        run_at: if view == View::Scheduled { scheduled_at } else { Wall::new(0) },
+        run_at,
         timeout: None,
         visibility_timeout: LeaseLength::DEFAULT,
         retry: RetryPolicy::new(Strategy::Fixed, backoff, backoff, 0).expect(IN_RANGE),
         idempotency_key: None,
+        payload_bytes: 0,
         created_at: Wall::new(0),
         updated_at: Wall::new(0),
         started_at: Some(Wall::new(0)),
@@ -314,24 +317,24 @@ fn is_report(act: Act) -> bool {
 
 /// What the latest token has given if it has given this verdict; none if the job cannot be in this
 /// view then. A running job has a token that has given none.
-fn spent_on(act: Act, view: View) -> Option<Spent> {
+fn spent_on(act: Act, view: View) -> Option<LastVerdict> {
     let dead = view == View::Failed;
     match act {
         _ if view == View::Processing => None,
-        Act::Complete(_) => (view == View::Done).then_some(Spent::Completed),
+        Act::Complete(_) => (view == View::Done).then_some(LastVerdict::Completed),
         _ if view == View::Done => None,
         Act::Fail { retryable: true, .. } => {
-            Some(if dead { Spent::Exhausted } else { Spent::Retried })
+            Some(if dead { LastVerdict::Exhausted } else { LastVerdict::Retried })
         }
-        Act::Fail { retryable: false, .. } => Some(Spent::Permanent),
-        Act::Snooze(_) => (!dead).then_some(Spent::Snoozed),
-        Act::Release(_) => (!dead).then_some(Spent::Released),
+        Act::Fail { retryable: false, .. } => Some(LastVerdict::Permanent),
+        Act::Snooze(_) => (!dead).then_some(LastVerdict::Snoozed),
+        Act::Release(_) => (!dead).then_some(LastVerdict::Released),
         _ => None,
     }
 }
 
-fn spent_otherwise(act: Act) -> Spent {
-    if matches!(act, Act::Snooze(_)) { Spent::Released } else { Spent::Snoozed }
+fn spent_otherwise(act: Act) -> LastVerdict {
+    if matches!(act, Act::Snooze(_)) { LastVerdict::Released } else { LastVerdict::Snoozed }
 }
 
 fn word(act: Act) -> &'static str {

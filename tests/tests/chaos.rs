@@ -9,7 +9,7 @@ use windlass_core::machine::{
     Answer, Config, Effect, Health, Input, Limits, Phase, Poll, Request, StopReason, StoreCall,
 };
 use windlass_core::store::{
-    Admin, Beat, Cause, CommitError, DeadFilter, Reader, Retention, Settle, Store, Worker,
+    Admin, Cause, CommitError, DeadFilter, Heartbeat, Reader, Retention, Settle, Store, Worker,
     WorkerKind, audit,
 };
 use windlass_core::{
@@ -58,7 +58,7 @@ struct Chaos {
 impl Chaos {
     fn new() -> Self {
         let retention = Retention { cancelled: Some(Millis::seconds(5)), ..Retention::default() };
-        let limits = Limits { waiting_jobs: 5, page: 2, batch: 3, tries: 2, ..Limits::default() };
+        let limits = Limits { waiting_admin: 5, page: 2, batch: 3, tries: 2, ..Limits::default() };
         let presence = Some(Millis::seconds(5));
         let change_check = Some(Millis::seconds(1));
         let config = Config { retention, limits, presence, change_check, ..config(SLOTS) };
@@ -142,7 +142,7 @@ impl Chaos {
         let error = CommitError::NotCommitted(Cause::new("stray"));
         let machine = &mut self.stage.machine;
         machine.handle_committed(now, batch, Err(error));
-        machine.handle_looked(now, id, Ok(true));
+        machine.handle_was_committed(now, id, Ok(true));
     }
 
     fn check(&mut self) {
@@ -284,7 +284,7 @@ fn any_request() -> impl Strategy<Value = Request> {
         2 => settle().prop_map(Request::Settle),
         1 => prop::collection::vec(settle(), 0..3).prop_map(Request::SettleMany),
         1 => any_token().prop_map(|token| {
-            Request::Beat(Beat { token, extend: None, progress: Some(Payload::null()) })
+            Request::Heartbeat(Heartbeat { token, extend: None, progress: Some(Payload::null()) })
         }),
         2 => any_admin().prop_map(Request::Admin),
         2 => (0_u64..3_000, 0_usize..3, 0_u8..2).prop_map(|(wait, max, who)| Request::Poll(Poll {

@@ -3,7 +3,7 @@
 //! behaviour. Regenerate with `INSTA_UPDATE=always cargo test`.
 
 use windlass_core::machine::{Config, Input, Request, StoreCall};
-use windlass_core::store::{Admin, Beat, Retention, Settle};
+use windlass_core::store::{Admin, Heartbeat, Retention, Settle};
 use windlass_core::{
     Delay, Failure, JobId, JobTimeout, Millis, NewJob, ProcessId, QueueName, Verdict, When,
     WorkerId,
@@ -140,7 +140,11 @@ fn a_clock_step_reaps_no_healthy_job() {
     stage.step_wall(3_600_000);
     stage.say("by the wall clock both leases ended long ago; the remote one is heard from in time");
     stage.pass(Millis::seconds(15));
-    stage.request(Request::Beat(Beat { token: token("2.1"), extend: None, progress: None }));
+    stage.request(Request::Heartbeat(Heartbeat {
+        token: token("2.1"),
+        extend: None,
+        progress: None,
+    }));
     stage.settle();
     stage.pass(Millis::seconds(20));
     stage.say("now the remote worker is silent for the length of its lease");

@@ -1,329 +1,276 @@
 //! Claims: the best-ranked ready jobs for each demand, one lease each.
 //!
-//! Per queue and kind there is a head that moves through the ready jobs by rank; a claim merges
-//! the heads it wants. Kinds without ready jobs are known from the counters and never looked at,
-//! so a backlog of other kinds costs nothing.
+//! The store brings candidates by rank; jobs that became ready in this batch join them. A claim
+//! takes the best of both. It asks for more only where the next candidate of the store may be
+//! better than what is left here.
 
-use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
-use core::cmp::Reverse;
+use core::mem;
 
-use super::work::{Before, Spot, Work};
-use crate::limits::{CLAIM_BYTES, PAGE_ROWS};
-use crate::store::{ClaimFor, Claimed, Leased, Taker, Tx};
-use crate::{
-    Claim, Demand, Event, Gate, Job, Kind, QueueName, Queues, Rank, Step, View, transition,
+use super::work::{Place, Slot, Work};
+use crate::limits::CLAIM_BYTES;
+use crate::store::{
+    BadAnswer, Batch, ByteBudget, Candidates, ClaimFor, Claimed, Leased, Questions, Taker, Want,
+    sorted,
 };
+use crate::{Claim, Demand, Event, Gate, JobId, Queues, Rank, Step, View, transition};
 
-/// Claims jobs for each demand, in order.
-pub(super) fn claim<T: Tx>(
-    work: &mut Work<'_, T>,
-    claims: &[ClaimFor],
-) -> Result<Vec<Claimed>, T::Error> {
-    if claims.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut heads = Heads::new(work);
-    claims.iter().map(|claim| claim_for(work, &mut heads, claim)).collect()
+/// The claims of a batch.
+#[derive(Debug)]
+pub(super) struct Claims {
+    /// What the store was asked for each claim, until it is its turn.
+    sources: Vec<Option<Source>>,
+    pool: Vec<(Rank, Slot)>,
+    /// The claim whose turn it is.
+    current: Option<Current>,
+    done: Vec<Claimed>,
 }
 
-/// A job that was taken, and what it takes to put it back.
-struct Take {
+/// A question for candidates, and how far it was answered.
+#[derive(Debug)]
+struct Source {
+    want: Want,
+    /// The rank of the last candidate given.
+    frontier: Option<Rank>,
+    /// The payload length of the next one, if there may be one.
+    next_bytes: Option<u32>,
+}
+
+/// A claim that is being served.
+#[derive(Debug)]
+struct Current {
+    sources: Vec<Source>,
+    /// The source that was asked for more.
+    asked: usize,
+    /// The position in the pool, which is sorted by rank.
+    at: usize,
+    budget: ByteBudget,
     taker: usize,
-    spot: Spot,
-    head: usize,
-    rank: Rank,
-    before: Before,
+    /// How many jobs the present taker and all of them together may still take.
+    left: (usize, usize),
+    claimed: Claimed,
 }
 
-fn claim_for<T: Tx>(
-    work: &mut Work<'_, T>,
-    heads: &mut Heads,
-    claim: &ClaimFor,
-) -> Result<Claimed, T::Error> {
-    let (mut taken, dry) = take(work, heads, claim)?;
-    let spots: Vec<Spot> = taken.iter().map(|take| take.spot).collect();
-    let payloads = work.payloads(&spots, CLAIM_BYTES)?;
-    let cut = payloads.len() < taken.len();
-    // Put back in order, so that whoever claims next finds them as if they had not been touched.
-    for take in taken.drain(payloads.len()..).rev() {
-        work.put_back(take.spot, take.before);
-        heads.all[take.head].page.push_front((take.rank, take.spot));
+impl Claims {
+    pub(super) fn new(batch: &Batch) -> Self {
+        let sources = batch.claims.iter().map(|claim| Want::of(claim).map(Source::new)).collect();
+        Self { sources, pool: Vec::new(), current: None, done: Vec::new() }
     }
-    let mut jobs = Vec::with_capacity(taken.len());
-    for (take, payload) in taken.iter().zip(payloads) {
-        let Some(job) = work.job_at(take.spot) else { continue };
-        jobs.push(Leased { taker: take.taker, job: job.clone(), payload });
-    }
-    Ok(Claimed { jobs, dry: dry && !cut, cut })
-}
 
-/// Leases jobs to each taker in turn; says whether there were fewer than they asked for.
-fn take<T: Tx>(
-    work: &mut Work<'_, T>,
-    heads: &mut Heads,
-    claim: &ClaimFor,
-) -> Result<(Vec<Take>, bool), T::Error> {
-    let asked: usize = claim.takers.iter().map(|taker| taker.max).sum();
-    let mut merge = Merge::new(work, heads, &claim.demand, asked)?;
-    let mut taken = Vec::with_capacity(heads.standing().min(asked));
-    for (taker, Taker { worker, max, length }) in claim.takers.iter().enumerate() {
-        let mut claim = Claim { worker: worker.clone(), length: *length, gate: Gate::Open };
-        let mut left = *max;
-        while left > 0 {
-            let Some((head, rank, spot)) = merge.next(work, heads, asked - taken.len())? else {
-                return Ok((taken, true));
-            };
-            if let Some(before) = lease(work, spot, &mut claim) {
-                taken.push(Take { taker, spot, head, rank, before });
-                left -= 1;
+    /// Takes in the candidates of the first answer.
+    pub(super) fn start(
+        &mut self,
+        work: &mut Work,
+        candidates: Vec<Candidates>,
+    ) -> Result<(), BadAnswer> {
+        for (source, found) in self.sources.iter_mut().flatten().zip(candidates) {
+            source.take_in(work, &mut self.pool, found)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in further candidates.
+    pub(super) fn refill(
+        &mut self,
+        work: &mut Work,
+        candidates: Vec<Candidates>,
+    ) -> Result<(), BadAnswer> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        for found in candidates {
+            current.sources[current.asked].take_in(work, &mut self.pool, found)?;
+            (self.pool, current.at) = (sorted(mem::take(&mut self.pool)), 0);
+        }
+        Ok(())
+    }
+
+    /// Serves the claims in order; asks for more candidates where they are needed.
+    pub(super) fn run(&mut self, work: &mut Work, claims: &[ClaimFor]) -> Option<Questions> {
+        while let Some(claim) = claims.get(self.done.len()) {
+            let current = self.current.take().unwrap_or_else(|| self.begin(work, claim));
+            let current = self.current.insert(current);
+            if let Some(mut questions) = current.serve(work, &self.pool, claim) {
+                // Earlier claims may have taken some of what comes.
+                let taken: usize = self.done.iter().map(|claimed| claimed.jobs.len()).sum();
+                questions.wants.iter_mut().for_each(|want| want.limit += taken);
+                return Some(questions);
             }
-            heads.all[head].step();
-            merge.waiting = Some(head);
+            self.done.extend(self.current.take().map(|current| current.claimed));
+        }
+        None
+    }
+
+    fn begin(&mut self, work: &Work, claim: &ClaimFor) -> Current {
+        if self.done.is_empty() {
+            self.pool.extend(work.newly_ready().map(|(slot, job)| (job.rank, slot)));
+            self.pool = sorted(mem::take(&mut self.pool));
+        }
+        let mut sources: Vec<Source> = self.sources[self.done.len()].take().into_iter().collect();
+        sources.extend(sources.first().and_then(|source| source.reopened(work)));
+        let all = claim.takers.iter().map(|taker| taker.max).sum();
+        let jobs = Vec::with_capacity(self.pool.len().min(all));
+        Current {
+            asked: 0,
+            sources,
+            at: 0,
+            budget: ByteBudget::new(CLAIM_BYTES),
+            taker: 0,
+            left: (claim.takers.first().map_or(0, |taker| taker.max), all),
+            claimed: Claimed { jobs, ..Claimed::default() },
         }
     }
-    Ok((taken, false))
+
+    /// What was claimed, in the order of the claims.
+    pub(super) fn take(&mut self) -> Vec<Claimed> {
+        mem::take(&mut self.done)
+    }
+}
+
+impl Source {
+    fn new(want: Want) -> Self {
+        Self { want, frontier: None, next_bytes: None }
+    }
+
+    fn take_in(
+        &mut self,
+        work: &mut Work,
+        pool: &mut Vec<(Rank, Slot)>,
+        found: Candidates,
+    ) -> Result<(), BadAnswer> {
+        self.frontier = found.jobs.last().map(|last| last.job.rank).or(self.frontier);
+        self.next_bytes = found.next_bytes;
+        pool.reserve(found.jobs.len());
+        for candidate in found.jobs {
+            pool.push((candidate.job.rank, work.add_candidate(candidate)?));
+        }
+        Ok(())
+    }
+
+    /// The queues of this demand that this batch has opened: the store may have left them out.
+    fn reopened(&self, work: &Work) -> Option<Self> {
+        let opened = work.reopened(&self.want.demand);
+        let kinds = self.want.demand.kinds.clone();
+        let demand = Demand { queues: Queues::Only(opened.clone()), kinds };
+        let any = !opened.is_empty();
+        let want = Want { demand, opened, ..self.want.clone() };
+        // There may be some, of any length.
+        any.then_some(Self { want, frontier: None, next_bytes: Some(0) })
+    }
+
+    /// Whether this source may have a better one than the best that is known.
+    fn goes_before(&self, best: Option<Rank>) -> bool {
+        let behind = |best| self.frontier.is_none_or(|frontier| frontier < best);
+        self.next_bytes.is_some() && best.is_none_or(behind)
+    }
+}
+
+impl Current {
+    /// Leases jobs to each taker in turn, until there is enough or something must be asked.
+    fn serve(
+        &mut self,
+        work: &mut Work,
+        pool: &[(Rank, Slot)],
+        claim: &ClaimFor,
+    ) -> Option<Questions> {
+        let mut wanted = Wanted { demand: &claim.demand, latest: None };
+        while let Some(taker) = claim.takers.get(self.taker) {
+            if self.left.0 == 0 {
+                self.taker += 1;
+                self.left.0 = claim.takers.get(self.taker).map_or(0, |taker| taker.max);
+                continue;
+            }
+            let ready = pool[self.at..].iter().position(|one| wanted.ready(work, *one));
+            self.at = ready.map_or(pool.len(), |behind| self.at + behind);
+            let best = pool.get(self.at).copied();
+            let rank = best.map(|(rank, _)| rank);
+            if let Some(at) = self.sources.iter().position(|source| source.goes_before(rank)) {
+                let wants = Vec::from([self.want_more(work, at)?]);
+                return Some(Questions { wants, ..Questions::default() });
+            }
+            let Some((_, slot)) = best else {
+                self.claimed.dry = true;
+                return None;
+            };
+            let bytes = work.job_at(slot).map_or(0, |job| job.payload_bytes);
+            // One that does not fit is not asked for.
+            if work.payload_at(slot).is_none() && self.budget.fits(bytes as usize) {
+                let payloads = self.without_payload(work, &pool[self.at..], wanted);
+                return Some(Questions { payloads, ..Questions::default() });
+            }
+            if !self.budget.takes(bytes as usize) {
+                self.claimed.cut = true;
+                return None;
+            }
+            self.at += 1;
+            if let Some(leased) = lease(work, slot, taker, self.taker) {
+                self.claimed.jobs.push(leased);
+                self.left = (self.left.0 - 1, self.left.1 - 1);
+            }
+        }
+        None
+    }
+
+    /// What to ask a source for next; nothing if it would not fit.
+    fn want_more(&mut self, work: &Work, at: usize) -> Option<Want> {
+        let source = &self.sources[at];
+        if !self.budget.fits(source.next_bytes.unwrap_or(0) as usize) {
+            self.claimed.cut = true;
+            return None;
+        }
+        self.asked = at;
+        Some(Want {
+            closed: work.closed(&source.want.demand),
+            after: source.frontier,
+            limit: self.left.1,
+            bytes: self.budget.left(),
+            ..source.want.clone()
+        })
+    }
+
+    /// The best-ranked jobs whose payload is not known, as many as may be taken.
+    fn without_payload(
+        &self,
+        work: &Work,
+        pool: &[(Rank, Slot)],
+        mut wanted: Wanted<'_>,
+    ) -> Vec<JobId> {
+        let mut budget = self.budget;
+        let ready = pool.iter().filter(|one| wanted.ready(work, **one)).map(|(_, slot)| *slot);
+        let unknown = ready.filter(|slot| work.payload_at(*slot).is_none()).take(self.left.1);
+        let jobs = unknown.filter_map(|slot| work.job_at(slot));
+        let jobs = jobs.take_while(|job| budget.takes(job.payload_bytes as usize));
+        jobs.map(|job| job.id).collect()
+    }
 }
 
 /// Leases a job, if the rules allow it.
-fn lease<T: Tx>(work: &mut Work<'_, T>, spot: Spot, claim: &mut Claim) -> Option<Before> {
-    claim.gate = work.gate_at(spot);
-    match transition(work.job_at(spot)?, Event::Claim(claim), work.now) {
-        Ok(Step::Moved(job)) => work.replace(spot, job),
-        _ => None,
-    }
+fn lease(work: &mut Work, slot: Slot, taker: &Taker, at: usize) -> Option<Leased> {
+    let (worker, length) = (taker.worker.clone(), taker.length);
+    let claim = Claim { worker, length, gate: work.gate(work.place_at(slot)) };
+    let step = transition(work.job_at(slot)?, Event::Claim(&claim), work.now);
+    let Ok(Step::Moved(job)) = step else { return None };
+    let job = work.put_at(slot, job).clone();
+    let payload = work.payload_at(slot)?.clone();
+    Some(Leased { taker: at, job, payload })
 }
 
-/// The heads one claim wants, the best-ranked on top.
-struct Merge {
-    heap: BinaryHeap<Reverse<(Ready, usize)>>,
-    /// The head taken from last; it is looked at again only if more is wanted.
-    waiting: Option<usize>,
-    heads: usize,
+/// Which jobs of the pool a claim may take.
+struct Wanted<'d> {
+    demand: &'d Demand,
+    /// The latest queue and kind, and whether they are wanted: most jobs are of one.
+    latest: Option<(Place, bool)>,
 }
 
-impl Merge {
-    fn new<T: Tx>(
-        work: &mut Work<'_, T>,
-        heads: &mut Heads,
-        demand: &Demand,
-        asked: usize,
-    ) -> Result<Self, T::Error> {
-        let wanted = heads.wanted(work, demand);
-        let mut merge = Self { heap: BinaryHeap::new(), waiting: None, heads: wanted.len() };
-        heads.fetch(work, &wanted, merge.share(asked))?;
-        for head in wanted {
-            merge.push(work, heads, head, asked)?;
-        }
-        Ok(merge)
-    }
-
-    /// The best-ranked job of an open queue, with the head it stands at.
-    fn next<T: Tx>(
-        &mut self,
-        work: &mut Work<'_, T>,
-        heads: &mut Heads,
-        asked: usize,
-    ) -> Result<Option<(usize, Rank, Spot)>, T::Error> {
-        if let Some(head) = self.waiting.take() {
-            self.push(work, heads, head, asked)?;
-        }
-        while let Some(Reverse(((rank, spot), head))) = self.heap.pop() {
-            if work.gate_at(spot) == Gate::Open {
-                return Ok(Some((head, rank, spot)));
-            }
-        }
-        Ok(None)
-    }
-
-    fn push<T: Tx>(
-        &mut self,
-        work: &mut Work<'_, T>,
-        heads: &mut Heads,
-        head: usize,
-        asked: usize,
-    ) -> Result<(), T::Error> {
-        if let Some(ready) = heads.all[head].peek(work, self.share(asked))? {
-            self.heap.push(Reverse((ready, head)));
-        }
-        Ok(())
-    }
-
-    /// Several heads share what is asked for; one alone is asked for all of it.
-    fn share(&self, asked: usize) -> usize {
-        asked.div_ceil(self.heads.max(1)).clamp(1, PAGE_ROWS)
-    }
-}
-
-/// A ready job: its rank, and where it lies.
-type Ready = (Rank, Spot);
-
-/// The heads of this batch, made as they are wanted.
-struct Heads {
-    all: Vec<Head>,
-    places: BTreeMap<(QueueName, Kind), usize>,
-    /// Ready jobs that the store's index does not show yet, best rank last.
-    fresh: BTreeMap<(QueueName, Kind), Vec<Ready>>,
-}
-
-impl Heads {
-    fn new<T: Tx>(work: &Work<'_, T>) -> Self {
-        let mut fresh: BTreeMap<(QueueName, Kind), Vec<Ready>> = BTreeMap::new();
-        let mut run: Option<(&Job, Vec<Ready>)> = None;
-        // Most batches are of one queue and kind: runs of them are collected without a look-up.
-        for (spot, job) in work.newly_ready() {
-            match &mut run {
-                Some((of, ranks)) if of.queue.same(&job.queue) && of.kind.same(&job.kind) => {
-                    ranks.push((job.rank(), spot));
-                }
-                _ => {
-                    flush(&mut fresh, run.take());
-                    run = Some((job, Vec::from([(job.rank(), spot)])));
-                }
-            }
-        }
-        flush(&mut fresh, run);
-        for ranks in fresh.values_mut() {
-            ranks.sort_unstable_by(|a, b| b.cmp(a));
-        }
-        Self { all: Vec::new(), places: BTreeMap::new(), fresh }
-    }
-
-    /// The heads of every open queue and kind with ready jobs that this demand wants.
-    fn wanted<T: Tx>(&mut self, work: &Work<'_, T>, demand: &Demand) -> Vec<usize> {
-        let mut found = Vec::new();
-        let mut add = |at: usize| {
-            let queue = work.queue_at(at);
-            if queue.gate() != Gate::Open {
-                return;
-            }
-            for kind in &queue.kinds {
-                if kind.counts.get(View::Queued) > 0 && demand.kinds.includes(&kind.kind) {
-                    found.push(self.place(&queue.queue.name, &kind.kind));
-                }
+impl Wanted<'_> {
+    fn ready(&mut self, work: &Work, (rank, slot): (Rank, Slot)) -> bool {
+        let place = work.place_at(slot);
+        let (_, wanted) = *match &mut self.latest {
+            Some(latest) if latest.0 == place => latest,
+            latest => {
+                let (queue, kind) = work.names(place);
+                latest.insert((place, self.demand.wants(queue, kind)))
             }
         };
-        match &demand.queues {
-            Queues::All => (0..work.queues().len()).for_each(add),
-            Queues::Only(names) => {
-                names.iter().filter_map(|name| work.queue_place(name)).for_each(&mut add);
-            }
-        }
-        found
-    }
-
-    /// How many ready jobs are known.
-    fn standing(&self) -> usize {
-        self.all.iter().map(|head| head.fresh.len() + head.page.len()).sum()
-    }
-
-    /// Fills those of these heads that nobody has looked at yet, with one question.
-    fn fetch<T: Tx>(
-        &mut self,
-        work: &mut Work<'_, T>,
-        wanted: &[usize],
-        share: usize,
-    ) -> Result<(), T::Error> {
-        let unasked = |at: &usize| self.all[*at].after.is_none() && !self.all[*at].exhausted;
-        let unasked: Vec<usize> = wanted.iter().copied().filter(unasked).collect();
-        if unasked.is_empty() {
-            return Ok(());
-        }
-        let name = |at: &usize| (self.all[*at].queue.clone(), self.all[*at].kind.clone());
-        let names: Vec<(QueueName, Kind)> = unasked.iter().map(name).collect();
-        let found = work.tx.heads(&names, share)?;
-        for (at, jobs) in unasked.into_iter().zip(found) {
-            self.all[at].take(work, jobs, share)?;
-        }
-        Ok(())
-    }
-
-    fn place(&mut self, queue: &QueueName, kind: &Kind) -> usize {
-        let key = (queue.clone(), kind.clone());
-        if let Some(at) = self.places.get(&key) {
-            return *at;
-        }
-        let fresh = self.fresh.remove(&key).unwrap_or_default();
-        self.all.push(Head {
-            queue: queue.clone(),
-            kind: kind.clone(),
-            fresh,
-            page: VecDeque::new(),
-            after: None,
-            exhausted: false,
-        });
-        self.places.insert(key, self.all.len() - 1);
-        self.all.len() - 1
-    }
-}
-
-fn flush(fresh: &mut BTreeMap<(QueueName, Kind), Vec<Ready>>, run: Option<(&Job, Vec<Ready>)>) {
-    if let Some((of, ranks)) = run {
-        fresh.entry((of.queue.clone(), of.kind.clone())).or_default().extend(ranks);
-    }
-}
-
-/// A place among the ready jobs of one queue and kind, moving by rank.
-struct Head {
-    queue: QueueName,
-    kind: Kind,
-    fresh: Vec<Ready>,
-    page: VecDeque<Ready>,
-    /// The last rank the store was asked for.
-    after: Option<Rank>,
-    exhausted: bool,
-}
-
-impl Head {
-    /// The job at this place. At most `share` jobs are asked of the store at a time.
-    fn peek<T: Tx>(
-        &mut self,
-        work: &mut Work<'_, T>,
-        share: usize,
-    ) -> Result<Option<Ready>, T::Error> {
-        loop {
-            if let Some(after) = self.after.filter(|_| self.page.is_empty() && !self.exhausted) {
-                let jobs = work.tx.ready(&self.queue, &self.kind, after, share)?;
-                self.take(work, jobs, share)?;
-            }
-            let Some((rank, spot)) = self.best() else { return Ok(None) };
-            let stands = |job: &Job| job.state.view() == View::Queued && job.rank() == rank;
-            if work.job_at(spot).is_some_and(stands) {
-                return Ok(Some((rank, spot)));
-            }
-            self.step();
-        }
-    }
-
-    /// Moves past the job at this place.
-    fn step(&mut self) {
-        let Some(ready) = self.best() else { return };
-        if self.fresh.last() == Some(&ready) {
-            self.fresh.pop();
-        }
-        if self.page.front() == Some(&ready) {
-            self.page.pop_front();
-        }
-    }
-
-    fn best(&self) -> Option<Ready> {
-        match (self.fresh.last(), self.page.front()) {
-            (Some(fresh), Some(page)) => Some(*fresh.min(page)),
-            (fresh, page) => fresh.or(page).copied(),
-        }
-    }
-
-    /// Takes in a page that the store has found; `share` jobs were asked for.
-    fn take<T: Tx>(
-        &mut self,
-        work: &mut Work<'_, T>,
-        jobs: Vec<Job>,
-        share: usize,
-    ) -> Result<(), T::Error> {
-        self.exhausted = jobs.len() < share;
-        let ranks: Vec<Rank> = jobs.iter().map(Job::rank).collect();
-        self.after = ranks.last().copied().or(self.after);
-        self.page.extend(ranks.into_iter().zip(work.adopt(jobs)?));
-        Ok(())
+        let ready = |job: &crate::Job| job.state.view() == View::Queued && job.rank == rank;
+        wanted && work.job_at(slot).is_some_and(ready) && work.gate(place) == Gate::Open
     }
 }

@@ -1,8 +1,9 @@
-//! Runs a batch through a store's transaction: the only place where commands meet stored jobs.
+//! Applies a batch to what is stored: the only place where commands meet stored jobs.
 //!
-//! Four movements: load everything the commands name, in a handful of questions; decide each
-//! command in order on a working set in memory; write every changed row once; ask when something
-//! is next due. A refused command leaves no trace and does not spoil the others.
+//! A conversation of plain data. [`Apply::new`] says what the batch needs to know, the store
+//! answers, [`Apply::answer`] decides every command in order on a working set in memory and says
+//! what to write, each changed row once. A refused command changes nothing and does not spoil the
+//! others.
 
 mod admin;
 mod claim;
@@ -11,80 +12,157 @@ mod settle;
 mod sweep;
 mod work;
 
-use alloc::vec::Vec;
+use core::mem;
 
+use self::claim::Claims;
+use self::sweep::Found;
 use self::work::Work;
-use crate::limits::PAGE_ROWS;
-use crate::store::{Admin, Batch, Outcomes, Tx};
-use crate::{JobId, Queues};
+use crate::store::{Answers, BadAnswer, Batch, Changes, Outcomes, Questions};
 
-/// Applies `batch` and writes what it changed; the store then makes that durable, or forgets it.
+/// One batch on its way through a store.
 ///
-/// The work is proportional to the batch and to what it touches, never to what is stored.
-pub fn apply<T: Tx>(tx: &mut T, batch: &Batch) -> Result<Outcomes, T::Error> {
-    let mut work = Work::new(tx, &batch.policy);
-    load(&mut work, batch)?;
-    let mut out = Outcomes { now: work.now, ..Outcomes::default() };
-    out.settles = batch.settles.iter().map(|command| settle::settle(&mut work, command)).collect();
-    out.beats = batch.beats.iter().map(|command| settle::beat(&mut work, command)).collect();
-    out.admin = collect(&batch.admin, |command| admin::admin(&mut work, command))?;
-    out.enqueues = enqueue::enqueue(&mut work, &batch.enqueues, &batch.policy)?;
-    out.reaped = batch.reap.map(|reap| sweep::reap(&mut work, &reap)).transpose()?;
-    out.promoted = batch.promote.map(|limit| sweep::promote(&mut work, limit)).transpose()?;
-    out.purged = batch.purge.map(|purge| sweep::purge(&mut work, &purge)).transpose()?;
-    out.claims = claim::claim(&mut work, &batch.claims)?;
-    enqueue::echo(&work, &batch.enqueues, &mut out.enqueues);
-    work.write(batch.id, &mut out)?;
-    if let (Some(purge), Some(purged)) = (&batch.purge, &mut out.purged) {
-        purged.next = sweep::next_purge(&mut work, &purge.retention)?;
-    }
-    Ok(out)
+/// A store's commit is a loop around it:
+///
+/// ```
+/// use windlass_core::store::{Answers, BadAnswer, Batch, Changes, Outcomes, Questions};
+/// use windlass_core::{Apply, ApplyStep};
+///
+/// fn commit(
+///     batch: &Batch,
+///     find: impl Fn(&Questions) -> Answers,
+///     write: impl FnOnce(Changes),
+/// ) -> Result<Outcomes, BadAnswer> {
+///     let (mut apply, mut questions) = Apply::new(batch);
+///     let changes = loop {
+///         match apply.answer(find(&questions))? {
+///             ApplyStep::Ask(more) => questions = more,
+///             ApplyStep::Write(changes) => break changes,
+///         }
+///     };
+///     if !changes.is_empty() {
+///         write(changes);
+///     }
+///     Ok(apply.finish())
+/// }
+/// ```
+///
+/// In the usual case there is one `Questions` and one `Changes`. A second round is asked for where
+/// candidates turn out not to be claimable, where a batch opens a queue that was closed, and for
+/// the keys of jobs that are to be removed. The work is proportional to the batch and to what it
+/// touches, never to what is stored.
+#[derive(Debug)]
+pub struct Apply<'b> {
+    batch: &'b Batch,
+    asked: Questions,
+    phase: Phase,
+    work: Work,
+    claims: Claims,
+    out: Outcomes,
 }
 
-/// Loads the jobs, keys and queues that the commands name, each with one question.
-fn load<T: Tx>(work: &mut Work<'_, T>, batch: &Batch) -> Result<(), T::Error> {
-    let mut ids: Vec<JobId> = Vec::with_capacity(batch.settles.len() + batch.beats.len());
-    ids.extend(batch.settles.iter().map(|command| command.token.job));
-    ids.extend(batch.beats.iter().map(|command| command.token.job));
-    ids.extend(batch.admin.iter().filter_map(|command| match command {
-        Admin::Cancel(id) | Admin::Replay(id) | Admin::Delete(id) => Some(*id),
-        _ => None,
-    }));
-    let claims = batch.claims.iter().flat_map(|claim| &claim.takers).map(|taker| taker.max);
-    work.reserve(ids.len() + batch.enqueues.len() + claims.sum::<usize>().min(PAGE_ROWS));
-    let keyed = batch.enqueues.iter().filter_map(|new| new.idempotency.as_ref());
-    work.load_keys(keyed.map(|idem| idem.key.clone()).collect(), &mut ids)?;
-    work.load_queues(&wanted_queues(batch))?;
-    let workers = batch.admin.iter().filter_map(|command| match command {
-        Admin::SeeWorker(worker) => Some(worker.id.clone()),
-        Admin::StopWorker(id) | Admin::LookAtWorker(id) => Some(id.clone()),
-        _ => None,
-    });
-    work.load_workers(workers.collect())?;
-    work.load_jobs(ids)
+/// How far a batch has come.
+#[derive(Debug)]
+enum Phase {
+    /// The first answers are awaited.
+    Start,
+    /// The keys of jobs that may be removed are awaited.
+    Keys(Found),
+    /// Everything is decided but claims.
+    Claiming,
+    /// Everything is decided.
+    Decided,
 }
 
-fn wanted_queues(batch: &Batch) -> Queues {
-    let mut names = Vec::new();
-    for claim in &batch.claims {
-        match &claim.demand.queues {
-            Queues::All => return Queues::All,
-            Queues::Only(some) => names.extend(some.iter().cloned()),
-        }
-    }
-    for command in &batch.admin {
-        if let Admin::Pause(name) | Admin::Resume(name) | Admin::SetQueue(name, _) = command {
-            names.push(name.clone());
-        }
-    }
-    for new in &batch.enqueues {
-        if names.last().is_none_or(|last| !last.same(&new.queue)) {
-            names.push(new.queue.clone());
-        }
-    }
-    Queues::only(names)
+/// What a store is to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Answer these as well, in the same transaction.
+    Ask(Questions),
+    /// Write this, commit, and call [`Apply::finish`]. If there is nothing in it, there is nothing
+    /// to commit.
+    Write(Changes),
 }
 
-fn collect<C, R, E>(commands: &[C], mut run: impl FnMut(&C) -> Result<R, E>) -> Result<Vec<R>, E> {
-    commands.iter().map(&mut run).collect()
+impl<'b> Apply<'b> {
+    /// Begins to apply a batch.
+    pub fn new(batch: &'b Batch) -> (Self, Questions) {
+        let asked = Questions::of(batch);
+        asked.assert_valid();
+        let apply = Self {
+            batch,
+            asked: asked.clone(),
+            phase: Phase::Start,
+            work: Work::new(batch),
+            claims: Claims::new(batch),
+            out: Outcomes::default(),
+        };
+        (apply, asked)
+    }
+
+    /// Takes in what the store answered to the last questions.
+    pub fn answer(&mut self, mut answers: Answers) -> Result<Step, BadAnswer> {
+        answers.check(&self.asked)?;
+        self.out.skipped |= answers.skipped;
+        let asked = mem::take(&mut self.asked);
+        self.work.take_in(&asked, &mut answers)?;
+        match mem::replace(&mut self.phase, Phase::Claiming) {
+            Phase::Start => {
+                let found = Found::new(&mut self.work, self.batch, &mut answers)?;
+                self.claims.start(&mut self.work, answers.candidates)?;
+                let keys = found.keys_to_load(&self.work, self.batch);
+                if !keys.is_empty() {
+                    self.phase = Phase::Keys(found);
+                    return Ok(self.ask(Questions { keys, ..Questions::default() }));
+                }
+                self.decide(found);
+            }
+            Phase::Keys(found) => self.decide(found),
+            Phase::Claiming => self.claims.refill(&mut self.work, answers.candidates)?,
+            Phase::Decided => return Err(BadAnswer("nothing was asked".into())),
+        }
+        if let Some(questions) = self.claims.run(&mut self.work, &self.batch.claims) {
+            return Ok(self.ask(questions));
+        }
+        self.phase = Phase::Decided;
+        Ok(Step::Write(self.gather()))
+    }
+
+    /// The outcomes of the batch; they hold once the changes are committed.
+    pub fn finish(self) -> Outcomes {
+        self.out
+    }
+
+    fn ask(&mut self, questions: Questions) -> Step {
+        questions.assert_valid();
+        self.asked = questions.clone();
+        Step::Ask(questions)
+    }
+
+    /// Decides everything but claims.
+    fn decide(&mut self, found: Found) {
+        let Self { batch, work, out, .. } = self;
+        let Found { expired, due, finished, dead, orphans, silent } = found;
+        out.settles = batch.settles.iter().map(|command| settle::settle(work, command)).collect();
+        out.heartbeats =
+            batch.heartbeats.iter().map(|command| settle::beat(work, command)).collect();
+        let mut dead = dead.into_iter();
+        let admin = batch.admin.iter().map(|command| admin::admin(work, command, &mut dead));
+        out.admin = admin.collect();
+        out.enqueues = enqueue::enqueue(work, &batch.enqueues, &batch.policy);
+        out.reaped = batch.reap.map(|reap| sweep::reap(work, &reap, expired, &mut out.next_expiry));
+        out.promoted =
+            batch.promote.map(|limit| sweep::promote(work, limit, due, &mut out.next_due));
+        out.purged = batch.purge.map(|purge| sweep::purge(work, &purge, finished, orphans, silent));
+    }
+
+    /// What is to be written, once everything is decided.
+    fn gather(&mut self) -> Changes {
+        let Self { batch, work, claims, out, .. } = self;
+        out.now = work.now;
+        out.claims = claims.take();
+        enqueue::echo(work, &batch.enqueues, &mut out.enqueues);
+        let changes = work.gather(batch.id, out);
+        changes.assert_valid();
+        changes
+    }
 }

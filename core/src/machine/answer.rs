@@ -4,73 +4,81 @@ use alloc::vec::Vec;
 
 use super::demand::{Unserved, Waiter};
 use super::input::{Answer, Effect, Phase, Run, StopReason};
-use super::pending::{Asker, Few, Taken, deal};
+use super::pending::{Entry, Origin, deal};
 use super::runs::Runs;
 use super::{Machine, Now};
-use crate::store::{AdminDone, AdminRefused, Batch, Beaten, Claimed, JobRefused, Leased, Settle};
-use crate::{Demand, EnqueueRefused, LeaseToken, Queue, Receipt, Rejected, StateName};
+use crate::store::{
+    AdminDone, AdminRefused, Batch, Claimed, JobRefused, LeaseExtended, Leased, Settle,
+};
+use crate::{Demand, EnqueueRefused, LeaseToken, Queue, Receipt, Rejected, RequestId, StateName};
 
 impl Machine {
     pub(super) fn answer_settles(
         &mut self,
         commands: &[Settle],
-        taken: Vec<Taken>,
+        entries: &[Entry],
         results: Vec<Result<StateName, JobRefused>>,
     ) {
         let stale = results.iter().filter(|result| is_stale(result)).count();
         self.stats.stale_reports += stale as u64;
-        let mut commands = commands.iter();
-        deal(taken, results, |taken, results| {
-            let mine = commands.by_ref().take(results.len());
-            match (taken.from, results) {
-                (Asker::Request(request), Few::One(result)) => {
-                    mine.for_each(drop);
-                    self.reply(request, Answer::Settled(result));
+        let mut rest = commands;
+        deal(entries, results, |entry, results| {
+            let (commands, behind) = rest.split_at(entry.len.min(rest.len()));
+            rest = behind;
+            match entry.origin {
+                Origin::One(request) => {
+                    let answer = results.next().map(Answer::Settled);
+                    self.reply_if(request, answer);
                 }
-                (Asker::Request(request), Few::Many(results)) => {
-                    mine.for_each(drop);
-                    self.reply(request, Answer::SettledMany(results));
+                Origin::List(request) => {
+                    self.reply(request, Answer::SettledMany(results.collect()));
                 }
-                (Asker::Local, Few::One(result)) => {
-                    for settle in mine {
+                Origin::Local => {
+                    for (settle, result) in commands.iter().zip(results) {
                         self.runs.settled(settle.token);
                         if result.is_ok() {
                             self.drain.note_settled(&settle.verdict);
                         }
                     }
                 }
-                (Asker::Local | Asker::Machine, _) => mine.for_each(drop),
+                Origin::Machine => {}
             }
         });
     }
 
-    pub(super) fn answer_beats(
+    pub(super) fn answer_heartbeats(
         &mut self,
         batch: &Batch,
         started: Now,
-        taken: Vec<Taken>,
+        entries: &[Entry],
         local: &[LeaseToken],
-        mut results: Vec<Result<Beaten, JobRefused>>,
+        mut results: Vec<Result<LeaseExtended, JobRefused>>,
     ) {
         let own = results.split_off(results.len().saturating_sub(local.len()));
-        let mut beats = batch.beats.iter();
-        deal(taken, results, |taken, result| {
-            let (Some(beat), Few::One(result)) = (beats.next(), result) else { return };
-            match taken.from {
-                Asker::Request(request) => self.reply(request, Answer::Beaten(result)),
-                Asker::Local | Asker::Machine => self.beaten(beat.token, started, result),
+        let mut heartbeats = batch.heartbeats.iter();
+        deal(entries, results, |entry, results| {
+            for (result, beat) in results.zip(&mut heartbeats) {
+                match entry.origin.request() {
+                    Some(request) => self.reply(request, Answer::LeaseExtended(result)),
+                    None => self.beaten(beat.token, started, result),
+                }
             }
         });
         for (token, result) in local.iter().zip(own) {
             self.beaten(*token, started, result);
         }
-        if !batch.beats.is_empty() {
+        if !batch.heartbeats.is_empty() {
             self.runs.plan();
         }
     }
 
     /// A local run's heartbeat was heard, or refused: then it must stop.
-    fn beaten(&mut self, token: LeaseToken, started: Now, result: Result<Beaten, JobRefused>) {
+    fn beaten(
+        &mut self,
+        token: LeaseToken,
+        started: Now,
+        result: Result<LeaseExtended, JobRefused>,
+    ) {
         match result {
             Ok(_) => self.runs.beaten(token, started.mono),
             Err(JobRefused::Rejected(Rejected::Stale { state: StateName::Cancelled, .. })) => {
@@ -84,12 +92,12 @@ impl Machine {
     pub(super) fn answer_admin(
         &mut self,
         now: Now,
-        taken: Vec<Taken>,
+        entries: &[Entry],
         results: Vec<Result<AdminDone, AdminRefused>>,
     ) -> Vec<Queue> {
         let mut queues = Vec::new();
-        deal(taken, results, |taken, result| {
-            let Few::One(result) = result else { return };
+        deal(entries, results, |entry, results| {
+            let Some(result) = results.next() else { return };
             match &result {
                 Ok(AdminDone::Queue(queue)) => queues.push(queue.clone()),
                 Ok(AdminDone::Job(job)) if job.state.name() == StateName::Cancelled => {
@@ -100,7 +108,7 @@ impl Machine {
                 Ok(AdminDone::Worker { id, stopping: true }) => self.asked_to_stop(id),
                 _ => {}
             }
-            if let Asker::Request(request) = taken.from {
+            if let Some(request) = entry.origin.request() {
                 self.reply(request, Answer::Admin(result));
             }
         });
@@ -109,7 +117,7 @@ impl Machine {
 
     pub(super) fn answer_enqueues(
         &mut self,
-        taken: Vec<Taken>,
+        entries: &[Entry],
         results: Vec<Result<Receipt, EnqueueRefused>>,
     ) {
         for receipt in results.iter().flatten() {
@@ -119,20 +127,19 @@ impl Machine {
                 self.stats.enqueued += 1;
             }
         }
-        deal(taken, results, |taken, result| {
-            let Asker::Request(request) = taken.from else { return };
-            let answer = match result {
-                Few::One(one) => Answer::Enqueued(one),
-                Few::Many(many) => Answer::EnqueuedMany(many),
-            };
-            self.reply(request, answer);
+        deal(entries, results, |entry, results| match entry.origin {
+            Origin::One(request) => self.reply_if(request, results.next().map(Answer::Enqueued)),
+            Origin::List(request) => {
+                self.reply(request, Answer::EnqueuedMany(results.collect()));
+            }
+            Origin::Local | Origin::Machine => {}
         });
     }
 
     /// Runs what was claimed for the local slots; or gives it back, if none may start any more.
     pub(super) fn start(&mut self, now: Now, started: Now, claimed: Claimed) {
         if !claimed.dry {
-            self.demands.stir_local();
+            self.demands.note_ready_local();
         }
         if self.phase() != Phase::Running {
             return self.give_back(claimed.jobs.iter().map(|leased| leased.job.token()).collect());
@@ -193,7 +200,15 @@ impl Machine {
             }
         }
         if !claimed.dry {
-            self.demands.stir_group(demand);
+            self.demands.note_ready_group(demand);
+        }
+    }
+}
+
+impl Machine {
+    fn reply_if(&mut self, request: RequestId, answer: Option<Answer>) {
+        if let Some(answer) = answer {
+            self.reply(request, answer);
         }
     }
 }

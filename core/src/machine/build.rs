@@ -2,10 +2,10 @@
 //! whom something may have come.
 
 use super::commit::{Call, InFlight};
-use super::input::{Phase, StoreCall};
-use super::store_link::Turn;
+use super::input::{Phase, StoreCall, WakeReason};
+use super::store_health::Turn;
 use super::{Machine, Now};
-use crate::store::{Admin, Batch, Beat, Purge, Reap, Settle};
+use crate::store::{Admin, Batch, Heartbeat, Purge, Reap, Settle};
 use crate::{BatchId, Mono, Verdict};
 
 impl Machine {
@@ -17,17 +17,17 @@ impl Machine {
         if self.call.is_some() || self.phase() == Phase::Stopped {
             return None;
         }
-        let call = match self.link.turn(now.mono) {
+        let call = match self.store_health.turn(now.mono, &self.timers) {
             Turn::Wait => None,
-            Turn::Look(batch) => {
-                self.call = Some(Call::Look(batch));
-                Some(StoreCall::Look(batch))
+            Turn::WasCommitted(batch) => {
+                self.call = Some(Call::WasCommitted(batch));
+                Some(StoreCall::WasCommitted(batch))
             }
             Turn::Reopen => {
                 self.call = Some(Call::Reopen);
                 Some(StoreCall::Reopen)
             }
-            Turn::Commit => self.poll_check(now.mono).or_else(|| self.poll_commit(now)),
+            Turn::Commit => self.poll_news(now.mono).or_else(|| self.poll_commit(now)),
         };
         self.call_began = now.mono;
         call
@@ -36,7 +36,7 @@ impl Machine {
     fn poll_commit(&mut self, now: Now) -> Option<StoreCall> {
         // Where space is short, what brings no new job goes first and alone: it must not wait for
         // those that do.
-        let alone = if self.link.is_full() { self.make_batch(now, false) } else { None };
+        let alone = if self.store_health.is_full() { self.make_batch(now, false) } else { None };
         alone.or_else(|| self.make_batch(now, true))
     }
 
@@ -48,25 +48,25 @@ impl Machine {
         let limit = self.limits.batch;
         let mut in_flight = InFlight::new(id, now);
         in_flight.settles = self.pending.settles.take(limit, &mut batch.settles);
-        in_flight.beats = self.pending.beats.take(limit, &mut batch.beats);
-        in_flight.local_beats = self.runs.take_beats(now.mono);
-        let beats = in_flight.local_beats.iter();
-        let beats = beats.map(|token| Beat { token: *token, extend: None, progress: None });
-        batch.beats.extend(beats);
+        in_flight.heartbeats = self.pending.heartbeats.take(limit, &mut batch.heartbeats);
+        in_flight.local_heartbeats = self.runs.take_heartbeats(now.mono);
+        let heartbeats = in_flight.local_heartbeats.iter();
+        let heartbeats =
+            heartbeats.map(|token| Heartbeat { token: *token, extend: None, progress: None });
+        batch.heartbeats.extend(heartbeats);
         in_flight.admin = self.pending.admin.take(limit, &mut batch.admin);
         if growing {
             in_flight.enqueues = self.pending.enqueues.take(limit, &mut batch.enqueues);
         }
         if running {
             self.add_sweeps(&mut batch, now.mono);
-            self.demands.stir_up_to(may_bring_ready_jobs(&batch));
+            self.demands.note_ready(may_bring_ready_jobs(&batch));
             let free = self.worker.slots.saturating_sub(self.runs.busy());
             in_flight.claims = self.demands.claim(&mut batch, &self.worker.id, free, limit);
         }
-        if batch.is_empty() && !(running && self.timers.refresh) {
+        if batch.is_empty() {
             return None;
         }
-        self.timers.refresh = false;
         self.next_seq += 1;
         self.call = Some(Call::Commit(in_flight));
         Some(StoreCall::Commit(batch))
@@ -74,33 +74,33 @@ impl Machine {
 
     fn add_sweeps(&mut self, batch: &mut Batch, now: Mono) {
         let limit = self.limits.page;
-        let due = is_due(self.timers.expiry, now) || self.timers.reap_all;
-        let due = due && self.timers.reap_floor <= now || self.timers.reap_after.is_some();
+        let due = self.timers.is_due(WakeReason::LeaseExpiry, now) || self.reaper.all;
+        let due = due && self.reaper.floor <= now || self.reaper.after.is_some();
         if due && self.clock.may_reap() {
             batch.reap = Some(Reap {
                 limit,
-                after: self.timers.reap_after,
-                all: self.timers.reap_all,
+                after: self.reaper.after,
+                all: self.reaper.all,
                 expected: self.clock.expected(now),
                 trusted_since: self.clock.trusted_since(),
             });
         }
-        if is_due(self.timers.due, now) {
+        if self.timers.is_due(WakeReason::JobDue, now) {
             batch.promote = Some(limit);
         }
-        if self.timers.purge <= now {
+        if self.timers.is_due(WakeReason::Purge, now) {
             batch.purge = Some(Purge { retention: self.retention, limit });
         }
     }
 
-    fn poll_check(&mut self, now: Mono) -> Option<StoreCall> {
+    fn poll_news(&mut self, now: Mono) -> Option<StoreCall> {
         let running = self.phase() == Phase::Running;
-        if !running || !is_due(self.timers.check, now) {
+        if !running || !self.timers.is_due(WakeReason::ChangeCheck, now) {
             return None;
         }
-        self.timers.check = self.change_check.map(|every| now.plus(every));
-        self.call = Some(Call::Check);
-        Some(StoreCall::Check)
+        self.timers.set(WakeReason::ChangeCheck, self.change_check.map(|every| now.plus(every)));
+        self.call = Some(Call::News);
+        Some(StoreCall::News(self.runs.running().collect()))
     }
 }
 
@@ -124,8 +124,4 @@ fn may_bring_ready_jobs(batch: &Batch) -> usize {
     });
     let released = batch.settles.iter().filter(given_back).count();
     opened.fold(swept + released, usize::saturating_add)
-}
-
-pub(super) fn is_due(at: Option<Mono>, now: Mono) -> bool {
-    at.is_some_and(|at| at <= now)
 }

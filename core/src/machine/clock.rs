@@ -5,7 +5,7 @@
 //! again from there, so that no healthy job is reaped for it.
 
 use crate::limits::CLOCK_STEP;
-use crate::{Millis, Mono, Now, Wall};
+use crate::{Mono, Now, Wall};
 
 /// Compares the store's wall clock with the monotonic clock, commit by commit.
 #[derive(Debug, Default)]
@@ -14,8 +14,6 @@ pub(super) struct ClockGuard {
     anchor: Option<Now>,
     /// This process's own wall clock at the last commit.
     own: Option<Now>,
-    /// When this process's own wall clock was last looked at.
-    looked: Mono,
     /// Whether this process's own wall clock was seen stepped since the last commit.
     own_stepped: bool,
     trusted_since: Option<Wall>,
@@ -68,20 +66,16 @@ impl ClockGuard {
         stepped
     }
 
-    /// Whether this process's own wall clock was stepped since the last commit.
+    /// Whether this process's own wall clock was found to be stepped since the last commit. Told
+    /// once until the next commit.
     pub(super) fn own_step(&mut self, now: Now) -> bool {
-        self.looked = now.mono;
         let stepped = self.own.is_some_and(|own| {
             let expected = own.wall.plus(now.mono.since(own.mono));
             expected.distance(now.wall) > CLOCK_STEP
         });
+        let first = stepped && !self.own_stepped;
         self.own_stepped |= stepped;
-        stepped
-    }
-
-    /// When to look at this process's own wall clock again.
-    pub(super) fn next_look(&self) -> Mono {
-        self.looked.plus(LONGEST_SLEEP)
+        first
     }
 
     /// The monotonic instant of a stored one.
@@ -96,6 +90,3 @@ pub(super) enum Stepped {
     Forward,
     Back,
 }
-
-/// The longest a machine sleeps on a stored instant before it looks at the wall clock again.
-const LONGEST_SLEEP: Millis = Millis::minutes(1);

@@ -6,22 +6,23 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem;
 
 use super::clock::Stepped;
 use super::demand::Claimant;
-use super::input::{Effect, Phase};
-use super::pending::{Asker, Taken};
+use super::input::{Effect, Phase, WakeReason};
+use super::pending::Entry;
 use super::{Machine, Now};
-use crate::store::{Batch, CommitError, Outcomes, Reaped, StoreError};
-use crate::{BatchId, LeaseToken, Millis, RequestId, StateName};
+use crate::store::{Batch, CommitError, News, Next, Outcomes, Reaped, StoreError};
+use crate::{BatchId, LeaseToken, Millis, Mono, RequestId, StateName};
 
 /// A call of the store that is under way.
 #[derive(Debug)]
 pub(super) enum Call {
     Commit(InFlight),
-    Look(BatchId),
+    WasCommitted(BatchId),
     Reopen,
-    Check,
+    News,
 }
 
 /// Who asked for what in the batch under way.
@@ -29,12 +30,12 @@ pub(super) enum Call {
 pub(super) struct InFlight {
     id: BatchId,
     started: Now,
-    pub(super) settles: Vec<Taken>,
-    pub(super) beats: Vec<Taken>,
+    pub(super) settles: Vec<Entry>,
+    pub(super) heartbeats: Vec<Entry>,
     /// The heartbeats of local runs; they stand behind the others.
-    pub(super) local_beats: Vec<LeaseToken>,
-    pub(super) admin: Vec<Taken>,
-    pub(super) enqueues: Vec<Taken>,
+    pub(super) local_heartbeats: Vec<LeaseToken>,
+    pub(super) admin: Vec<Entry>,
+    pub(super) enqueues: Vec<Entry>,
     pub(super) claims: Vec<Claimant>,
 }
 
@@ -44,8 +45,8 @@ impl InFlight {
             id,
             started,
             settles: Vec::new(),
-            beats: Vec::new(),
-            local_beats: Vec::new(),
+            heartbeats: Vec::new(),
+            local_heartbeats: Vec::new(),
             admin: Vec::new(),
             enqueues: Vec::new(),
             claims: Vec::new(),
@@ -54,11 +55,8 @@ impl InFlight {
 
     /// Everybody who waits for an answer out of this batch.
     pub(super) fn requests(&self) -> Vec<RequestId> {
-        let taken = self.settles.iter().chain(&self.beats).chain(&self.admin);
-        let commands = taken.chain(&self.enqueues).filter_map(|taken| match taken.from {
-            Asker::Request(request) => Some(request),
-            Asker::Local | Asker::Machine => None,
-        });
+        let entries = self.settles.iter().chain(&self.heartbeats).chain(&self.admin);
+        let commands = entries.chain(&self.enqueues).filter_map(|entry| entry.origin.request());
         let polls = self.claims.iter().flat_map(|claimant| match claimant {
             Claimant::Local => &[],
             Claimant::Remote(waiters) => waiters.as_slice(),
@@ -69,7 +67,7 @@ impl InFlight {
 
 /// A batch of which it is not known whether it was committed.
 #[derive(Debug)]
-pub(super) enum Doubt {
+pub(super) enum UnknownCommit {
     /// Nobody was answered yet.
     Open(Box<Open>),
     /// Everybody was told that it is not known. If it was committed, these leases are nobody's.
@@ -84,7 +82,7 @@ pub(super) struct Open {
     pub(super) outcomes: Outcomes,
 }
 
-impl Doubt {
+impl UnknownCommit {
     pub(super) fn batch_id(&self) -> BatchId {
         match self {
             Self::Open(open) => open.batch.id,
@@ -117,16 +115,17 @@ impl Machine {
             Ok(outcomes) => self.committed(now, &batch, in_flight, outcomes),
             Err(CommitError::NotCommitted(cause)) => {
                 self.restore(now, batch, in_flight, &cause);
-                self.link.fail(cause, now.mono);
+                self.store_health.fail(cause, now.mono, &mut self.timers);
             }
             Err(CommitError::Full(cause)) => {
                 self.restore_full(now, batch, in_flight, &cause);
-                self.link.fail_full(cause, now.mono);
+                self.store_health.fail_full(cause, now.mono, &mut self.timers);
             }
             Err(CommitError::Unknown { cause, outcomes }) => {
                 self.stats.unknown_commits += 1;
                 let open = Open { batch, in_flight, outcomes: *outcomes };
-                self.link.doubt(Doubt::Open(Box::new(open)), cause, now.mono);
+                let doubt = UnknownCommit::Open(Box::new(open));
+                self.store_health.doubt(doubt, cause, now.mono, &mut self.timers);
             }
             Err(CommitError::Fatal { cause, outcomes }) => {
                 self.break_down(now, batch, in_flight, &cause, outcomes.map(|out| *out));
@@ -140,17 +139,26 @@ impl Machine {
         self.settle_phase();
     }
 
-    /// What became of [`StoreCall::Look`](super::StoreCall::Look).
-    pub fn handle_looked(&mut self, now: Now, batch: BatchId, result: Result<bool, StoreError>) {
-        if !matches!(self.call, Some(Call::Look(asked)) if asked == batch) {
+    /// The answer to [`StoreCall::WasCommitted`](super::StoreCall::WasCommitted).
+    pub fn handle_was_committed(
+        &mut self,
+        now: Now,
+        batch: BatchId,
+        result: Result<bool, StoreError>,
+    ) {
+        if !matches!(self.call, Some(Call::WasCommitted(asked)) if asked == batch) {
             self.stats.ignored += 1;
             return;
         }
         self.call = None;
         match result {
             Ok(committed) => self.resolve(now, committed),
-            Err(StoreError::Busy(cause)) => self.link.ask_again(cause, now.mono),
-            Err(StoreError::Fatal(cause)) => self.link.break_in_doubt(cause, now.mono),
+            Err(StoreError::Busy(cause)) => {
+                self.store_health.ask_again(cause, now.mono, &mut self.timers);
+            }
+            Err(StoreError::Fatal(cause)) => {
+                self.store_health.break_while_unknown(cause, now.mono, &mut self.timers);
+            }
             Err(StoreError::Corrupt(cause)) => self.lose(now, &cause),
         }
         self.advance(now);
@@ -166,11 +174,11 @@ impl Machine {
         self.call = None;
         match result {
             Ok(()) => {
-                self.link.reopened(now.mono);
-                self.stir_all();
+                self.store_health.reopened(now.mono, &mut self.timers);
+                self.note_ready_all();
             }
             Err(StoreError::Busy(cause) | StoreError::Fatal(cause)) => {
-                self.link.ask_again(cause, now.mono);
+                self.store_health.ask_again(cause, now.mono, &mut self.timers);
             }
             Err(StoreError::Corrupt(cause)) => self.lose(now, &cause),
         }
@@ -178,17 +186,26 @@ impl Machine {
         self.settle_phase();
     }
 
-    /// What became of [`StoreCall::Check`](super::StoreCall::Check).
-    pub fn handle_checked(&mut self, now: Now, result: Result<bool, StoreError>) {
-        if !matches!(self.call, Some(Call::Check)) {
+    /// The answer to [`StoreCall::News`](super::StoreCall::News).
+    pub fn handle_news(&mut self, now: Now, result: Result<News, StoreError>) {
+        if !matches!(self.call, Some(Call::News)) {
             self.stats.ignored += 1;
             return;
         }
         self.call = None;
         match result {
-            Ok(true) => self.others_wrote(),
-            Ok(false) | Err(StoreError::Busy(_)) => {}
-            Err(StoreError::Fatal(cause)) => self.link.break_down(None, cause, now.mono),
+            Ok(news) => {
+                for lost in &news.lost {
+                    self.lost_lease(now.mono, lost);
+                }
+                if news.wrote {
+                    self.others_wrote();
+                }
+            }
+            Err(StoreError::Busy(_)) => {}
+            Err(StoreError::Fatal(cause)) => {
+                self.store_health.break_down(None, cause, now.mono, &mut self.timers);
+            }
             Err(StoreError::Corrupt(cause)) => self.lose(now, &cause),
         }
         self.advance(now);
@@ -214,7 +231,7 @@ impl Machine {
         in_flight: InFlight,
         out: Outcomes,
     ) {
-        self.link.works();
+        self.store_health.works(&mut self.timers);
         self.stats.commits += 1;
         self.stats.commands += batch.len() as u64;
         let stepped = self.clock.observe(out.now, in_flight.started, now.mono);
@@ -222,18 +239,28 @@ impl Machine {
         if let Some(stepped) = stepped {
             self.stats.clock_steps += 1;
             // A pass that is under way starts again: it has to look at all leases.
-            self.timers.reap_after = None;
-            self.timers.reap_all |= stepped == Stepped::Back;
+            self.reaper.after = None;
+            self.reaper.all |= stepped == Stepped::Back;
+            // What was known to come next was told by the clock as it was.
+            self.sweep_now();
         }
-        let InFlight { started, settles, beats, local_beats, admin, enqueues, claims, .. } =
-            in_flight;
-        self.answer_settles(&batch.settles, settles, out.settles);
-        self.answer_beats(batch, started, beats, &local_beats, out.beats);
-        let queues = self.answer_admin(now, admin, out.admin);
-        self.answer_enqueues(enqueues, out.enqueues);
+        let InFlight {
+            started,
+            settles,
+            heartbeats,
+            local_heartbeats,
+            admin,
+            enqueues,
+            claims,
+            ..
+        } = in_flight;
+        self.answer_settles(&batch.settles, &settles, out.settles);
+        self.answer_heartbeats(batch, started, &heartbeats, &local_heartbeats, out.heartbeats);
+        let queues = self.answer_admin(now, &admin, out.admin);
+        self.answer_enqueues(&enqueues, out.enqueues);
         let local_claimed = claims.iter().any(|claimant| matches!(claimant, Claimant::Local));
-        for queue in &out.stirred {
-            self.demands.stir_queue(queue, local_claimed, &batch.claims);
+        for queue in &out.ready_queues {
+            self.demands.note_ready_queue(queue, local_claimed, &batch.claims);
         }
         if !out.changes.is_empty() || !queues.is_empty() {
             self.effects.push_back(Effect::Changed { jobs: out.changes, queues });
@@ -254,31 +281,48 @@ impl Machine {
     /// Plans the timers anew from what the store has said.
     fn plan(&mut self, now: Now, batch: &Batch, out: &Outcomes) {
         let pause = now.mono.plus(SWEEP_PAUSE);
-        self.timers.due = out.next_due.and_then(|at| self.clock.mono(at));
+        let due = self.next(out.next_due, self.timers.get(WakeReason::JobDue));
         let promoted_nothing = out.promoted.is_some_and(|promoted| promoted.count == 0);
-        if promoted_nothing && self.timers.due.is_some_and(|at| at <= now.mono) {
-            self.timers.due = Some(pause);
-        }
-        self.timers.expiry = out.next_expiry.and_then(|at| self.clock.mono(at));
-        let overdue = self.timers.expiry.is_some_and(|at| at <= now.mono);
+        let stuck = promoted_nothing && due.is_some_and(|at| at <= now.mono);
+        self.timers.set(WakeReason::JobDue, if stuck { Some(pause) } else { due });
+        // In the middle of a pass, what earlier pages could not take back is still to come.
+        let begun = batch.reap.is_some_and(|reap| reap.after.is_some());
+        let known = self.timers.get(WakeReason::LeaseExpiry);
+        let expiry = self.next(out.next_expiry, known);
+        let mut expiry = expiry.into_iter().chain(known.filter(|_| begun)).min();
+        let overdue = expiry.is_some_and(|at| at <= now.mono);
         match &out.reaped {
             None => {}
             Some(Reaped::ClockStepped) => {
-                self.timers.reap_after = None;
-                self.timers.reap_floor = pause;
+                (self.reaper.after, self.reaper.floor) = (None, pause);
             }
             Some(Reaped::Page { requeued, failed, next }) => {
                 self.stats.leases_expired += (requeued + failed) as u64;
-                self.timers.reap_after = *next;
+                self.reaper.after = *next;
+                let all = batch.reap.is_some_and(|reap| reap.all);
+                self.reaper.skipped |= all && out.skipped;
                 if next.is_none() {
-                    self.timers.reap_all &= !batch.reap.is_some_and(|reap| reap.all);
-                    // Leases that are held after a clock step stand at the head: not at once again.
-                    self.timers.reap_floor = if overdue { pause } else { now.mono };
+                    // What another process held is looked at in the next pass.
+                    let again = mem::take(&mut self.reaper.skipped);
+                    self.reaper.all &= !all || again;
+                    // Leases that are held after a clock step are due, but cannot be taken back.
+                    self.reaper.floor = if overdue || again { pause } else { now.mono };
+                    expiry = expiry.into_iter().chain(again.then_some(pause)).min();
                 }
             }
         }
-        self.timers.expiry = self.timers.expiry.map(|at| at.max(self.timers.reap_floor));
+        let expiry = expiry.map(|at| at.max(self.reaper.floor));
+        self.timers.set(WakeReason::LeaseExpiry, expiry);
         self.plan_purge(now, out);
+    }
+
+    /// The monotonic instant of what comes next, given what was known before.
+    fn next(&self, next: Next, known: Option<Mono>) -> Option<Mono> {
+        let at = next.at().and_then(|at| self.clock.mono(at));
+        match next {
+            Next::Known(_) => at,
+            Next::Written(_) => at.into_iter().chain(known).min(),
+        }
     }
 
     /// When to purge next: when something is past its age, and now and then in any case, for what
@@ -289,7 +333,8 @@ impl Machine {
             let housekeeping = now.mono.plus(HOUSEKEEPING);
             let next = purged.next.and_then(|at| self.clock.mono(at));
             let next = next.map_or(housekeeping, |at| at.clamp(pause, housekeeping));
-            self.timers.purge = if purged.more { now.mono } else { next };
+            let next = if purged.more { now.mono } else { next };
+            self.timers.set(WakeReason::Purge, Some(next));
         }
         let finished = out.changes.iter().filter_map(|change| match change.to? {
             StateName::Done => self.retention.done,
@@ -299,7 +344,7 @@ impl Machine {
         });
         if let Some(age) = finished.min() {
             let due = now.mono.plus(age).max(pause);
-            self.timers.purge = self.timers.purge.min(due);
+            self.timers.bring_forward(WakeReason::Purge, due);
         }
     }
 }

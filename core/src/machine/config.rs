@@ -45,10 +45,6 @@ impl Config {
 /// What may pile up in a machine before it refuses more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// New jobs that wait for their commit.
-    pub waiting_jobs: usize,
-    /// Bytes of their payloads; one request may go beyond it.
-    pub waiting_bytes: usize,
     /// Reports and heartbeats of remote workers that wait for their commit.
     pub waiting_reports: usize,
     /// Operators' commands that wait for their commit.
@@ -66,8 +62,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            waiting_jobs: 2 * limits::JOBS_PER_REQUEST,
-            waiting_bytes: 128 * 1024 * 1024,
             waiting_reports: 20_000,
             waiting_admin: 1_000,
             waiting_polls: 10_000,

@@ -12,30 +12,30 @@ use crate::{Demand, Kind, LeaseLength, Millis, Mono, QueueName, RequestId, When,
 
 /// Whether something may have come for a demand since it last found nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stir {
+pub(super) enum Readiness {
     /// Nothing.
-    Still,
+    None,
     /// At most so many jobs.
-    Few(usize),
+    UpTo(usize),
     /// Any number.
     All,
 }
 
-impl Stir {
+impl Readiness {
     fn add(&mut self, jobs: usize) {
         *self = match *self {
             _ if jobs == 0 => return,
             Self::All => Self::All,
             _ if jobs == usize::MAX => Self::All,
-            Self::Still => Self::Few(jobs),
-            Self::Few(already) => Self::Few(already.saturating_add(jobs)),
+            Self::None => Self::UpTo(jobs),
+            Self::UpTo(already) => Self::UpTo(already.saturating_add(jobs)),
         };
     }
 
     fn jobs(self) -> usize {
         match self {
-            Self::Still => 0,
-            Self::Few(jobs) => jobs,
+            Self::None => 0,
+            Self::UpTo(jobs) => jobs,
             Self::All => usize::MAX,
         }
     }
@@ -45,7 +45,7 @@ impl Stir {
 #[derive(Debug)]
 pub(super) struct Demands {
     local: Demand,
-    local_stir: Stir,
+    local_readiness: Readiness,
     groups: BTreeMap<Demand, Group>,
     requests: BTreeMap<RequestId, Place>,
     deadlines: BTreeSet<(Mono, RequestId)>,
@@ -54,7 +54,7 @@ pub(super) struct Demands {
 
 #[derive(Debug)]
 struct Group {
-    stir: Stir,
+    readiness: Readiness,
     /// By turn: who came first is served first.
     waiting: BTreeMap<u64, Waiter>,
     /// The turns of those for whom no claim was tried yet.
@@ -62,13 +62,13 @@ struct Group {
 }
 
 impl Group {
-    fn is_stirred(&self) -> bool {
-        self.stir != Stir::Still || !self.untried.is_empty()
+    fn is_ready(&self) -> bool {
+        self.readiness != Readiness::None || !self.untried.is_empty()
     }
 
     /// The turns of those to claim for: as many as there may be jobs for, and the untried.
     fn turns(&self) -> BTreeSet<u64> {
-        let mut jobs = self.stir.jobs();
+        let mut jobs = self.readiness.jobs();
         let mut turns = self.untried.clone();
         for (turn, waiter) in &self.waiting {
             if jobs == 0 {
@@ -127,7 +127,7 @@ impl Demands {
     pub(super) fn new(local: Demand) -> Self {
         Self {
             local,
-            local_stir: Stir::All,
+            local_readiness: Readiness::All,
             groups: BTreeMap::new(),
             requests: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -170,7 +170,7 @@ impl Demands {
         self.deadlines.insert((waiter.deadline, waiter.request));
         self.requests.insert(waiter.request, Place::Waiting { demand: demand.clone(), turn });
         let group = self.groups.entry(demand).or_insert_with(|| Group {
-            stir: Stir::Still,
+            readiness: Readiness::None,
             waiting: BTreeMap::new(),
             untried: BTreeSet::new(),
         });
@@ -232,51 +232,51 @@ impl Demands {
     // What may have come.
 
     /// Anything may have come for everybody.
-    pub(super) fn stir_all(&mut self) {
-        self.stir_up_to(usize::MAX);
+    pub(super) fn note_ready_all(&mut self) {
+        self.note_ready(usize::MAX);
     }
 
     /// At most so many jobs may have come, for anybody.
-    pub(super) fn stir_up_to(&mut self, jobs: usize) {
-        self.local_stir.add(jobs);
+    pub(super) fn note_ready(&mut self, jobs: usize) {
+        self.local_readiness.add(jobs);
         for group in self.groups.values_mut() {
-            group.stir.add(jobs);
+            group.readiness.add(jobs);
         }
     }
 
     /// Jobs of this queue may have become claimable by a batch. Whoever claimed in it has seen
     /// them already.
-    pub(super) fn stir_queue(
+    pub(super) fn note_ready_queue(
         &mut self,
         queue: &QueueName,
         local_claimed: bool,
         claims: &[ClaimFor],
     ) {
         if !local_claimed && self.local.queues.includes(queue) {
-            self.local_stir = Stir::All;
+            self.local_readiness = Readiness::All;
         }
         for (demand, group) in &mut self.groups {
             let claimed = || claims.iter().any(|claim| claim.demand == *demand);
             if demand.queues.includes(queue) && !claimed() {
-                group.stir = Stir::All;
+                group.readiness = Readiness::All;
             }
         }
     }
 
     /// The local slots found as much as they asked for: there may be more.
-    pub(super) fn stir_local(&mut self) {
-        self.local_stir = Stir::All;
+    pub(super) fn note_ready_local(&mut self) {
+        self.local_readiness = Readiness::All;
     }
 
     /// This group found as much as it asked for: there may be more.
-    pub(super) fn stir_group(&mut self, demand: &Demand) {
+    pub(super) fn note_ready_group(&mut self, demand: &Demand) {
         if let Some(group) = self.groups.get_mut(demand) {
-            group.stir = Stir::All;
+            group.readiness = Readiness::All;
         }
     }
 
     /// New jobs of this batch come for those who want them.
-    fn stir_for_enqueues(&mut self, batch: &Batch) {
+    fn note_enqueues(&mut self, batch: &Batch) {
         // An instant may have passed or not: then the claim finds nothing, which costs little.
         let due = |when: When| !matches!(when, When::After(delay) if delay.get() > 0);
         let mut news: BTreeMap<(&QueueName, &Kind), usize> = BTreeMap::new();
@@ -298,11 +298,11 @@ impl Demands {
         }
         for ((queue, kind), count) in news {
             if self.local.wants(queue, kind) {
-                self.local_stir.add(count);
+                self.local_readiness.add(count);
             }
             for (demand, group) in &mut self.groups {
                 if demand.wants(queue, kind) {
-                    group.stir.add(count);
+                    group.readiness.add(count);
                 }
             }
         }
@@ -318,21 +318,21 @@ impl Demands {
         free_slots: usize,
         limit: usize,
     ) -> Vec<Claimant> {
-        self.stir_for_enqueues(batch);
+        self.note_enqueues(batch);
         let mut claimants = Vec::new();
         let mut room = limit;
-        if free_slots > 0 && self.local_stir != Stir::Still {
-            self.local_stir = Stir::Still;
+        if free_slots > 0 && self.local_readiness != Readiness::None {
+            self.local_readiness = Readiness::None;
             let max = free_slots.min(room);
             room -= max;
             let takers = Vec::from([Taker { worker: local.clone(), max, length: None }]);
             batch.claims.push(ClaimFor { demand: self.local.clone(), takers });
             claimants.push(Claimant::Local);
         }
-        let stirred = self.groups.iter().filter(|(_, group)| group.is_stirred());
-        let stirred: Vec<Demand> = stirred.map(|(demand, _)| demand.clone()).collect();
-        for demand in stirred {
-            // Who finds no room in this batch stays stirred for the next one.
+        let ready = self.groups.iter().filter(|(_, group)| group.is_ready());
+        let ready: Vec<Demand> = ready.map(|(demand, _)| demand.clone()).collect();
+        for demand in ready {
+            // A group that finds no room in this batch is in the next one.
             if room == 0 {
                 break;
             }
@@ -353,9 +353,9 @@ impl Demands {
     fn take_waiters(&mut self, demand: &Demand, mut room: usize) -> Vec<Waiter> {
         let Some(group) = self.groups.get_mut(demand) else { return Vec::new() };
         let turns = group.turns();
-        // If all of them find what they ask for, there may be more: the group is stirred again.
+        // If all of them find what they ask for, there may be more: it is noted as ready again.
         // If not, there is nothing for the others either.
-        group.stir = Stir::Still;
+        group.readiness = Readiness::None;
         let fits = |turn: &u64| {
             let fits = room > 0;
             room = room.saturating_sub(group.waiting.get(turn).map_or(0, |waiter| waiter.max));
@@ -394,7 +394,7 @@ impl Demands {
     pub(super) fn untried(&mut self, demand: &Demand, waiter: Waiter) {
         if self.served(&waiter) {
             self.wait(demand.clone(), waiter);
-            self.stir_group(demand);
+            self.note_ready_group(demand);
         }
     }
 }

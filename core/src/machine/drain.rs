@@ -7,16 +7,15 @@
 use alloc::vec::Vec;
 
 use super::commit::Call;
-use super::input::{Answer, Phase, Refused, ShutdownReport, StopReason, WakeReason, Wakeup};
+use super::input::{Answer, Phase, Refused, ShutdownReport, StopReason, WakeReason};
 use super::{Machine, Now};
 use crate::store::Cause;
-use crate::{LeaseToken, Millis, Mono, Verdict};
+use crate::{LeaseToken, Millis, Verdict};
 
 /// How far the shutdown has come, and what it has met.
 #[derive(Debug)]
 pub(super) struct Drain {
     phase: Phase,
-    deadline: Option<Mono>,
     force_grace: Millis,
     report: ShutdownReport,
 }
@@ -24,7 +23,7 @@ pub(super) struct Drain {
 impl Drain {
     pub(super) fn new(force_grace: Millis) -> Self {
         let report = ShutdownReport::default();
-        Self { phase: Phase::Running, deadline: None, force_grace, report }
+        Self { phase: Phase::Running, force_grace, report }
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -33,16 +32,6 @@ impl Drain {
 
     pub(super) fn report(&self) -> &ShutdownReport {
         &self.report
-    }
-
-    /// When the phase ends by itself.
-    pub(super) fn wakeup(&self) -> Option<Wakeup> {
-        let reason = match self.phase {
-            Phase::Draining => WakeReason::DrainDeadline,
-            Phase::Forcing => WakeReason::ForceDeadline,
-            Phase::Running | Phase::Stopped => return None,
-        };
-        self.deadline.map(|at| Wakeup { at, reason })
     }
 
     /// Notes that a local run's verdict was recorded.
@@ -69,7 +58,7 @@ impl Machine {
             return;
         }
         self.drain.phase = Phase::Draining;
-        self.drain.deadline = Some(now.mono.plus(deadline));
+        self.timers.set(WakeReason::DrainDeadline, Some(now.mono.plus(deadline)));
         self.dismiss_polls();
     }
 
@@ -93,20 +82,19 @@ impl Machine {
     }
 
     pub(super) fn drain_deadlines(&mut self, now: Now) {
-        if self.drain.deadline.is_none_or(|at| at > now.mono) {
-            return;
-        }
+        let due = |reason| self.timers.is_due(reason, now.mono);
         match self.phase() {
-            Phase::Draining => self.begin_forcing(now),
-            Phase::Forcing => self.end_forcing(),
-            Phase::Running | Phase::Stopped => {}
+            Phase::Draining if due(WakeReason::DrainDeadline) => self.begin_forcing(now),
+            Phase::Forcing if due(WakeReason::ForceDeadline) => self.end_forcing(),
+            _ => {}
         }
     }
 
     fn begin_forcing(&mut self, now: Now) {
         self.drain.phase = Phase::Forcing;
         self.drain.report.forced = true;
-        self.drain.deadline = Some(now.mono.plus(self.drain.force_grace));
+        let deadline = now.mono.plus(self.drain.force_grace);
+        self.timers.set(WakeReason::ForceDeadline, Some(deadline));
         let tokens: Vec<LeaseToken> = self.runs.tokens().collect();
         for token in tokens {
             self.stop(token, StopReason::Shutdown, now.mono);
@@ -120,7 +108,7 @@ impl Machine {
             self.refuse(request, Refused::ShuttingDown);
         }
         let cause = Cause::new("the process stopped while the batch was being committed");
-        self.refuse_doubtful(&cause);
+        self.refuse_unknown(&cause);
         if let Some(Call::Commit(in_flight)) = self.call.take() {
             for request in in_flight.requests() {
                 self.refuse(request, Refused::Unknown(cause.clone()));
@@ -131,13 +119,14 @@ impl Machine {
 
     /// Moves on once nothing is left to do: a last word to the store, then the end.
     pub(super) fn settle_phase(&mut self) {
+        self.plan_timers();
         let ending = matches!(self.phase(), Phase::Draining | Phase::Forcing);
         let idle = self.runs.is_empty() && self.pending.is_empty() && self.call.is_none();
-        let decided = self.link.is_ready() || !self.link.is_usable();
+        let decided = self.store_health.is_ready() || !self.store_health.is_usable();
         if !ending || !idle || !decided {
             return;
         }
-        if self.link.is_ready() && self.say_farewell() {
+        if self.store_health.is_ready() && self.say_farewell() {
             return;
         }
         self.stop_here();
@@ -146,14 +135,13 @@ impl Machine {
     fn stop_here(&mut self) {
         self.dismiss_polls();
         self.drain.phase = Phase::Stopped;
-        self.drain.deadline = None;
     }
 
     /// Drops everything that clients wait for and that is in no batch yet, and says who.
     pub(super) fn dismiss_pending(&mut self) -> Vec<crate::RequestId> {
         let pending = &mut self.pending;
         let mut who = pending.settles.dismiss();
-        who.append(&mut pending.beats.dismiss());
+        who.append(&mut pending.heartbeats.dismiss());
         who.append(&mut pending.admin.dismiss());
         who.append(&mut pending.enqueues.dismiss());
         who

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use thiserror::Error;
 
 use crate::store::{
-    Admin, AdminDone, AdminRefused, Batch, Beat, Beaten, Cause, Change, JobRefused, Settle, Worker,
+    Admin, AdminDone, AdminRefused, Batch, Cause, Change, Heartbeat, JobRefused, LeaseExtended,
+    Settle, Worker,
 };
 use crate::{
     BatchId, EnqueueRefused, Job, LeaseLength, LeaseToken, Millis, Mono, NewJob, Payload, Policy,
@@ -75,7 +76,7 @@ pub enum Request {
     /// A remote worker's verdicts.
     SettleMany(Vec<Settle>),
     /// A remote worker's heartbeat.
-    Beat(Beat),
+    Heartbeat(Heartbeat),
     /// An operator's command.
     Admin(Admin),
     /// A remote worker asks for jobs.
@@ -159,8 +160,8 @@ pub enum Answer {
     Settled(Result<StateName, JobRefused>),
     /// To [`Request::SettleMany`], in its order.
     SettledMany(Vec<Result<StateName, JobRefused>>),
-    /// To [`Request::Beat`].
-    Beaten(Result<Beaten, JobRefused>),
+    /// To [`Request::Heartbeat`].
+    LeaseExtended(Result<LeaseExtended, JobRefused>),
     /// To [`Request::Admin`].
     Admin(Result<AdminDone, AdminRefused>),
     /// To [`Request::Poll`]; empty if nothing came in time.
@@ -212,15 +213,15 @@ pub enum StoreCall {
     /// [`Store::commit`](crate::store::Store::commit), answered by
     /// [`handle_committed`](super::Machine::handle_committed).
     Commit(Batch),
-    /// [`Store::look`](crate::store::Store::look), answered by
-    /// [`handle_looked`](super::Machine::handle_looked).
-    Look(BatchId),
+    /// [`Store::was_committed`](crate::store::Store::was_committed), answered by
+    /// [`handle_was_committed`](super::Machine::handle_was_committed).
+    WasCommitted(BatchId),
     /// [`Store::reopen`](crate::store::Store::reopen), answered by
     /// [`handle_reopened`](super::Machine::handle_reopened).
     Reopen,
-    /// [`Store::changed`](crate::store::Store::changed), answered by
-    /// [`handle_checked`](super::Machine::handle_checked).
-    Check,
+    /// [`Store::news`](crate::store::Store::news) with the leases of local runs, answered by
+    /// [`handle_news`](super::Machine::handle_news).
+    News(Vec<LeaseToken>),
 }
 
 /// When the machine next wants to be called, and why.
@@ -261,6 +262,25 @@ pub enum WakeReason {
     DrainDeadline,
     /// What was stopped has had its time.
     ForceDeadline,
+}
+
+impl WakeReason {
+    /// Every reason, in order.
+    pub const ALL: [Self; 13] = [
+        Self::JobDue,
+        Self::LeaseExpiry,
+        Self::Heartbeat,
+        Self::LeaseEnd,
+        Self::JobTimeout,
+        Self::PollTimeout,
+        Self::StoreRetry,
+        Self::ChangeCheck,
+        Self::Presence,
+        Self::Purge,
+        Self::ClockCheck,
+        Self::DrainDeadline,
+        Self::ForceDeadline,
+    ];
 }
 
 /// How far the shutdown has come.

@@ -9,13 +9,14 @@ mod commit;
 mod config;
 mod demand;
 mod drain;
+mod failed_commit;
 mod input;
 mod pending;
 mod presence;
 mod runs;
-mod setback;
 mod stats;
-mod store_link;
+mod store_health;
+mod timers;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -24,14 +25,16 @@ use self::clock::ClockGuard;
 use self::commit::Call;
 use self::demand::Demands;
 use self::drain::Drain;
-use self::pending::{Asker, Few, Pending};
+use self::pending::{Origin, Pending};
 use self::presence::Presence;
 use self::runs::{Ended, Runs};
-use self::store_link::Link;
+use self::store_health::StoreHealth;
+use self::timers::Timers;
 use crate::limits::{JOBS_PER_REQUEST, PAGE_ROWS, SLOTS};
-use crate::store::{Beat, LeaseCursor, Retention, Settle, Worker};
+use crate::store::{Cursor, Heartbeat, LostLease, Retention, Settle, Worker};
 use crate::{
-    Demand, Failure, FailureKind, LeaseToken, Millis, Mono, Now, Policy, RequestId, Verdict,
+    Demand, Failure, FailureKind, LeaseToken, Millis, Mono, NewJob, Now, Policy, RequestId,
+    StateName, Verdict,
 };
 
 pub use config::{Config, Limits};
@@ -104,46 +107,43 @@ pub struct Machine {
     /// The call of the store that is under way.
     call: Option<Call>,
     call_began: Mono,
-    link: Link,
+    store_health: StoreHealth,
     drain: Drain,
     clock: ClockGuard,
     timers: Timers,
+    reaper: Reaper,
     effects: VecDeque<Effect>,
     stats: Stats,
 }
 
-/// When the machine next does something by itself.
-#[derive(Debug, Default)]
-struct Timers {
-    /// Nothing is known about what is due: ask the store.
-    refresh: bool,
-    due: Option<Mono>,
-    expiry: Option<Mono>,
-    /// Where the reaper goes on, in the middle of a pass.
-    reap_after: Option<LeaseCursor>,
+/// The reaper, which takes back leases in pages.
+#[derive(Debug)]
+struct Reaper {
+    /// Where it goes on, in the middle of a pass.
+    after: Option<Cursor>,
     /// Leases that still run are to be looked at as well, once: a clock may have been set back.
-    reap_all: bool,
-    /// The reaper has nothing to do before this.
-    reap_floor: Mono,
-    purge: Mono,
-    check: Option<Mono>,
+    all: bool,
+    /// Whether the pass that looks at all of them has left some out, which another process held.
+    skipped: bool,
+    /// It has nothing to do before this.
+    floor: Mono,
 }
 
 impl Machine {
     /// A machine that has yet to hear of its store.
     pub fn new(config: Config) -> Self {
         let start = Mono::default();
-        let timers = Timers {
-            refresh: true,
-            reap_all: true,
-            check: config.change_check.map(|_| start),
-            ..Timers::default()
-        };
+        let mut timers = Timers::default();
+        for reason in [WakeReason::JobDue, WakeReason::LeaseExpiry, WakeReason::Purge] {
+            timers.set(reason, Some(start));
+        }
+        timers.set(WakeReason::ChangeCheck, config.change_check.map(|_| start));
+        timers.set(WakeReason::Presence, config.presence.map(|_| start));
         Self {
             limits: config.limits,
             policy: config.policy,
             retention: config.retention,
-            presence: Presence::new(config.presence, start),
+            presence: Presence::new(config.presence),
             change_check: config.change_check,
             process: config.process,
             next_seq: 1,
@@ -153,10 +153,11 @@ impl Machine {
             runs: Runs::default(),
             call: None,
             call_began: start,
-            link: Link::default(),
+            store_health: StoreHealth::default(),
             drain: Drain::new(config.force_grace),
             clock: ClockGuard::default(),
             timers,
+            reaper: Reaper { after: None, all: true, skipped: false, floor: start },
             effects: VecDeque::new(),
             stats: Stats::default(),
         }
@@ -177,10 +178,10 @@ impl Machine {
             Input::Stopped { token } => self.report(token, None),
             Input::Progress { token, progress } => {
                 // A handler may say more than can be written; what is too much is not kept.
-                let room = self.pending.beats.len() < self.limits.waiting_reports;
-                if room && self.runs.holds(token) && self.link.is_usable() {
-                    let beat = Beat { token, extend: None, progress: Some(progress) };
-                    self.pending.beats.push(Asker::Local, Few::One(beat));
+                let room = self.pending.heartbeats.len() < self.limits.waiting_reports;
+                if room && self.runs.holds(token) && self.store_health.is_usable() {
+                    let beat = Heartbeat { token, extend: None, progress: Some(progress) };
+                    self.pending.heartbeats.push(Origin::Local, beat);
                 } else {
                     self.stats.ignored += 1;
                 }
@@ -191,7 +192,7 @@ impl Machine {
             Input::Policy(policy) => self.policy = policy,
             Input::Retention(retention) => {
                 self.retention = retention;
-                self.timers.purge = now.mono;
+                self.timers.set(WakeReason::Purge, Some(now.mono));
             }
             Input::Drain { deadline } => self.drain(now, deadline),
             Input::Force => self.force(now),
@@ -216,7 +217,7 @@ impl Machine {
 
     /// How the store is doing.
     pub fn health(&self) -> Health {
-        self.link.health()
+        self.store_health.health()
     }
 
     /// Since when a call of the store has been under way: for a watchdog.
@@ -227,6 +228,12 @@ impl Machine {
     /// Counters of what this machine has seen.
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// The new jobs that wait for a batch. Their number and the bytes of their payloads are bounded
+    /// by the driver alone, which counts them together with those on their way here.
+    pub fn waiting_jobs(&self) -> &[NewJob] {
+        self.pending.enqueues.commands()
     }
 
     /// How many local jobs may run at once.
@@ -254,29 +261,41 @@ impl Machine {
         if self.phase() == Phase::Stopped {
             return None;
         }
-        let poll = self.demands.next_deadline();
-        let poll = poll.map(|at| Wakeup { at, reason: WakeReason::PollTimeout });
-        let always = [poll, self.runs.next(), self.drain.wakeup(), self.presence_wakeup()];
-        let link = if self.call.is_none() { self.link.wakeup() } else { None };
-        let sweeps = self.sweeps().unwrap_or_default();
-        always.into_iter().chain([link]).chain(sweeps).flatten().min()
+        self.timers.next(|reason| self.counts(reason))
     }
 
-    /// The timers that lead to a call of the store; none while one is under way.
-    fn sweeps(&self) -> Option<[Option<Wakeup>; 5]> {
-        if self.call.is_some() || !self.link.is_ready() || self.phase() != Phase::Running {
-            return None;
+    /// Whether a timer leads to anything now.
+    fn counts(&self, reason: WakeReason) -> bool {
+        let idle = self.call.is_none();
+        let can_sweep = idle && self.store_health.is_ready() && self.phase() == Phase::Running;
+        match reason {
+            WakeReason::JobDue
+            | WakeReason::LeaseExpiry
+            | WakeReason::Purge
+            | WakeReason::ChangeCheck => can_sweep,
+            WakeReason::ClockCheck => {
+                let stored = [WakeReason::JobDue, WakeReason::LeaseExpiry];
+                can_sweep && stored.iter().any(|reason| self.timers.get(*reason).is_some())
+            }
+            WakeReason::StoreRetry => idle && self.store_health.is_to_be_tried(),
+            WakeReason::Presence => idle && self.store_health.is_ready() && self.is_present(),
+            WakeReason::DrainDeadline => self.phase() == Phase::Draining,
+            WakeReason::ForceDeadline => self.phase() == Phase::Forcing,
+            WakeReason::Heartbeat
+            | WakeReason::LeaseEnd
+            | WakeReason::JobTimeout
+            | WakeReason::PollTimeout => true,
         }
-        let timers = &self.timers;
-        let wake = |at: Option<Mono>, reason| at.map(|at| Wakeup { at, reason });
-        let stored = timers.due.into_iter().chain(timers.expiry).min();
-        Some([
-            wake(timers.due, WakeReason::JobDue),
-            wake(timers.expiry, WakeReason::LeaseExpiry),
-            wake(Some(timers.purge), WakeReason::Purge),
-            wake(timers.check, WakeReason::ChangeCheck),
-            wake(stored.map(|_| self.clock.next_look()), WakeReason::ClockCheck),
-        ])
+    }
+
+    /// Sets the timers of what has one each: the earliest run and the earliest poll.
+    fn plan_timers(&mut self) {
+        let run = self.runs.next();
+        for reason in [WakeReason::Heartbeat, WakeReason::LeaseEnd, WakeReason::JobTimeout] {
+            let at = run.filter(|wakeup| wakeup.reason == reason).map(|wakeup| wakeup.at);
+            self.timers.set(reason, at);
+        }
+        self.timers.set(WakeReason::PollTimeout, self.demands.next_deadline());
     }
 
     /// Lets time pass.
@@ -287,10 +306,11 @@ impl Machine {
         for (token, reason) in self.runs.advance(now.mono) {
             self.effects.push_back(Effect::Stop { token, reason });
         }
-        self.link.advance(now.mono);
-        if self.clock.own_step(now) && !self.timers.refresh {
-            self.timers.refresh = true;
-            self.runs.want_beats(now.mono);
+        self.store_health.advance(now.mono, &self.timers);
+        self.timers.set(WakeReason::ClockCheck, Some(now.mono.plus(LONGEST_SLEEP)));
+        if self.clock.own_step(now) {
+            self.sweep_now();
+            self.runs.want_heartbeats(now.mono);
         }
         self.drain_deadlines(now);
     }
@@ -312,7 +332,7 @@ impl Machine {
         if let Err(refused) = self.admit(&request) {
             return self.refuse(id, refused);
         }
-        let from = Asker::Request(id);
+        let pending = &mut self.pending;
         match request {
             // Nothing to do needs no commit.
             Request::EnqueueMany(new) if new.is_empty() => {
@@ -321,12 +341,12 @@ impl Machine {
             Request::SettleMany(settles) if settles.is_empty() => {
                 self.reply(id, Answer::SettledMany(Vec::new()));
             }
-            Request::Enqueue(new) => self.pending.enqueues.push(from, Few::One(new)),
-            Request::EnqueueMany(new) => self.pending.enqueues.push(from, Few::Many(new)),
-            Request::Settle(settle) => self.pending.settles.push(from, Few::One(settle)),
-            Request::SettleMany(settles) => self.pending.settles.push(from, Few::Many(settles)),
-            Request::Beat(beat) => self.pending.beats.push(from, Few::One(beat)),
-            Request::Admin(command) => self.pending.admin.push(from, Few::One(command)),
+            Request::Enqueue(new) => pending.enqueues.push(Origin::One(id), new),
+            Request::EnqueueMany(new) => pending.enqueues.extend(Origin::List(id), new),
+            Request::Settle(settle) => pending.settles.push(Origin::One(id), settle),
+            Request::SettleMany(settles) => pending.settles.extend(Origin::List(id), settles),
+            Request::Heartbeat(beat) => pending.heartbeats.push(Origin::One(id), beat),
+            Request::Admin(command) => pending.admin.push(Origin::One(id), command),
             Request::Poll(mut poll) => {
                 poll.worker.slots = poll.worker.slots.clamp(1, PAGE_ROWS);
                 self.note_remote(now.mono, &poll);
@@ -338,28 +358,21 @@ impl Machine {
     }
 
     fn admit(&self, request: &Request) -> Result<(), Refused> {
-        if let Some(cause) = self.link.lost_or_reopening() {
+        if let Some(cause) = self.store_health.lost_or_reopening() {
             return Err(Refused::Unavailable(cause));
         }
         let report =
-            matches!(request, Request::Settle(_) | Request::SettleMany(_) | Request::Beat(_));
+            matches!(request, Request::Settle(_) | Request::SettleMany(_) | Request::Heartbeat(_));
         if self.phase() == Phase::Stopped || self.phase() != Phase::Running && !report {
             return Err(Refused::ShuttingDown);
         }
         let (limits, pending) = (&self.limits, &self.pending);
-        let reports = pending.settles.len() + pending.beats.len();
+        let reports = pending.settles.len() + pending.heartbeats.len();
         let (what, waiting, more, limit) = match request {
-            Request::Enqueue(_) | Request::EnqueueMany(_)
-                if pending.bytes() > limits.waiting_bytes =>
-            {
-                ("bytes of new jobs", pending.bytes(), 1, limits.waiting_bytes)
-            }
-            Request::Enqueue(_) => ("new jobs", pending.enqueues.len(), 1, limits.waiting_jobs),
-            Request::EnqueueMany(new) => {
-                many(new.len())?;
-                ("new jobs", pending.enqueues.len(), new.len(), limits.waiting_jobs)
-            }
-            Request::Settle(_) | Request::Beat(_) => {
+            // The driver bounds how many new jobs wait, here and on their way here.
+            Request::Enqueue(_) => return Ok(()),
+            Request::EnqueueMany(new) => return many(new.len()),
+            Request::Settle(_) | Request::Heartbeat(_) => {
                 ("reports of workers", reports, 1, limits.waiting_reports)
             }
             Request::SettleMany(settles) => {
@@ -390,9 +403,9 @@ impl Machine {
                 Verdict::Release
             }
         };
-        if self.link.is_usable() {
+        if self.store_health.is_usable() {
             let settle = Settle { token, verdict };
-            self.pending.settles.push(Asker::Local, Few::One(settle));
+            self.pending.settles.push(Origin::Local, settle);
         } else {
             self.runs.settled(token);
             self.drain.note_left(token);
@@ -403,8 +416,8 @@ impl Machine {
     fn give_back(&mut self, tokens: Vec<LeaseToken>) {
         let give = |token| Settle { token, verdict: Verdict::Release };
         let settles: Vec<Settle> = tokens.into_iter().map(give).collect();
-        if !settles.is_empty() && self.link.is_usable() {
-            self.pending.settles.push(Asker::Machine, Few::Many(settles));
+        if !settles.is_empty() && self.store_health.is_usable() {
+            self.pending.settles.extend(Origin::Machine, settles);
         }
     }
 
@@ -418,20 +431,37 @@ impl Machine {
     /// it at once.
     fn set_slots(&mut self, now: Now, slots: usize) {
         self.worker.slots = slots.min(SLOTS);
-        self.presence.say_now(now.mono);
+        self.say_now(now.mono);
     }
 
     /// Another process has written: there may be jobs, and a word for this worker.
     fn others_wrote(&mut self) {
         self.presence.look();
-        self.stir_all();
+        self.note_ready_all();
     }
 
-    fn stir_all(&mut self) {
-        self.demands.stir_all();
-        self.timers.refresh = true;
+    fn note_ready_all(&mut self) {
+        self.demands.note_ready_all();
+        self.sweep_now();
+    }
+
+    /// Nothing is known about what is due: look with the next batch.
+    pub(super) fn sweep_now(&mut self) {
+        for reason in [WakeReason::JobDue, WakeReason::LeaseExpiry] {
+            self.timers.set(reason, Some(Mono::default()));
+        }
+    }
+
+    /// Another process has taken the lease of a local run away.
+    fn lost_lease(&mut self, now: Mono, lost: &LostLease) {
+        let cancelled = lost.state == Some(StateName::Cancelled);
+        let reason = if cancelled { StopReason::Cancelled } else { StopReason::LeaseLost };
+        self.stop(lost.token, reason, now);
     }
 }
+
+/// The longest a machine sleeps on a stored instant before it looks at the wall clock again.
+const LONGEST_SLEEP: Millis = Millis::minutes(1);
 
 fn many(given: usize) -> Result<(), Refused> {
     let limit = JOBS_PER_REQUEST;

@@ -1,210 +1,175 @@
-//! What waits for the next batch: lines of commands, each with whoever asked.
+//! What waits for the next batch: lines of commands, and one entry per request they belong to.
 //!
 //! A line keeps its order. What a failed commit gives back goes to the front, as it was.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
+use alloc::vec::{IntoIter, Vec};
 
-use crate::store::{Admin, Beat, Settle};
+use crate::store::{Admin, Heartbeat, Settle};
 use crate::{NewJob, RequestId};
 
 /// Everything that waits for the next batch.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     pub(super) settles: Line<Settle>,
-    pub(super) beats: Line<Beat>,
+    pub(super) heartbeats: Line<Heartbeat>,
     pub(super) admin: Line<Admin>,
     pub(super) enqueues: Line<NewJob>,
 }
 
 impl Pending {
     pub(super) fn is_empty(&self) -> bool {
-        let reports = self.settles.len == 0 && self.beats.len == 0;
-        reports && self.admin.len == 0 && self.enqueues.len == 0
+        let reports = self.settles.is_empty() && self.heartbeats.is_empty();
+        reports && self.admin.is_empty() && self.enqueues.is_empty()
     }
 
-    /// How many bytes of payloads wait with new jobs.
-    pub(super) fn bytes(&self) -> usize {
-        self.enqueues.bytes
-    }
-
-    /// Drops everything. Clients must have been told before.
+    /// Drops everything. Clients must have been answered before.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Who asked for a command.
+/// Where commands come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asker {
-    /// A client, who waits for the answer.
-    Request(RequestId),
+pub(super) enum Origin {
+    /// A client's request for one command.
+    One(RequestId),
+    /// A client's request for a list of commands.
+    List(RequestId),
     /// A local run.
     Local,
     /// The machine itself.
     Machine,
 }
 
-/// One command, or several that belong together.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Few<T> {
-    One(T),
-    Many(Vec<T>),
-}
-
-impl<T> Few<T> {
-    pub(super) fn len(&self) -> usize {
+impl Origin {
+    /// The request to answer, if a client waits.
+    pub(super) fn request(self) -> Option<RequestId> {
         match self {
-            Self::One(_) => 1,
-            Self::Many(many) => many.len(),
+            Self::One(request) | Self::List(request) => Some(request),
+            Self::Local | Self::Machine => None,
         }
     }
 }
 
-impl<T: Weight> Few<T> {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::One(one) => one.bytes(),
-            Self::Many(many) => many.iter().map(Weight::bytes).sum(),
-        }
-    }
-}
-
-/// Commands with whoever asked for them.
-#[derive(Debug)]
-struct Ask<T> {
-    from: Asker,
-    tries: u32,
-    what: Few<T>,
-}
-
-/// Who asked for the next commands of a batch, and for how many.
+/// The next commands of a line, or of a batch, that belong together.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Taken {
-    pub(super) from: Asker,
+pub(super) struct Entry {
+    pub(super) origin: Origin,
+    /// How many commands.
+    pub(super) len: usize,
+    /// In how many batches they were before.
     pub(super) tries: u32,
-    /// `None` for a single one.
-    count: Option<usize>,
 }
 
 /// Commands of one family, waiting in order.
 #[derive(Debug)]
 pub(super) struct Line<T> {
-    asks: VecDeque<Ask<T>>,
-    len: usize,
-    bytes: usize,
-}
-
-/// Something that takes room while it waits.
-pub(super) trait Weight {
-    /// How many bytes it takes beside itself.
-    fn bytes(&self) -> usize {
-        0
-    }
-}
-
-impl Weight for Settle {}
-impl Weight for Beat {}
-impl Weight for Admin {}
-impl Weight for NewJob {
-    fn bytes(&self) -> usize {
-        self.payload.as_str().len()
-    }
+    commands: Vec<T>,
+    entries: VecDeque<Entry>,
 }
 
 impl<T> Default for Line<T> {
     fn default() -> Self {
-        Self { asks: VecDeque::new(), len: 0, bytes: 0 }
+        Self { commands: Vec::new(), entries: VecDeque::new() }
     }
 }
 
-impl<T: Weight> Line<T> {
+impl<T> Line<T> {
     /// How many commands wait.
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.commands.len()
     }
 
-    pub(super) fn push(&mut self, from: Asker, what: Few<T>) {
-        self.len += what.len();
-        self.bytes += what.bytes();
-        self.asks.push_back(Ask { from, tries: 0, what });
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
-    /// Moves commands into a batch, whole requests at a time, until `limit` is reached.
-    pub(super) fn take(&mut self, limit: usize, batch: &mut Vec<T>) -> Vec<Taken> {
-        let mut taken = Vec::with_capacity(self.asks.len().min(limit));
-        batch.reserve(self.len.min(limit));
-        while let Some(ask) = self.asks.front() {
-            if !batch.is_empty() && batch.len() + ask.what.len() > limit {
-                break;
-            }
-            let Some(Ask { from, tries, what }) = self.asks.pop_front() else { break };
-            self.len -= what.len();
-            self.bytes -= what.bytes();
-            let count = match what {
-                Few::One(command) => {
-                    batch.push(command);
-                    None
-                }
-                Few::Many(mut commands) => {
-                    let count = commands.len();
-                    batch.append(&mut commands);
-                    Some(count)
-                }
-            };
-            taken.push(Taken { from, tries, count });
+    /// The commands that wait.
+    pub(super) fn commands(&self) -> &[T] {
+        &self.commands
+    }
+
+    /// Adds one command.
+    pub(super) fn push(&mut self, origin: Origin, command: T) {
+        self.commands.push(command);
+        self.entries.push_back(Entry { origin, len: 1, tries: 0 });
+    }
+
+    /// Adds commands that belong together.
+    pub(super) fn extend(&mut self, origin: Origin, commands: Vec<T>) {
+        self.entries.push_back(Entry { origin, len: commands.len(), tries: 0 });
+        self.commands.extend(commands);
+    }
+
+    /// Moves commands into a batch, whole requests at a time, until `limit` is reached; always at
+    /// least one request.
+    pub(super) fn take(&mut self, limit: usize, batch: &mut Vec<T>) -> Vec<Entry> {
+        let mut len = 0;
+        let fits = |entry: &&Entry| {
+            let first = len == 0;
+            len += entry.len;
+            first || len <= limit
+        };
+        let count = self.entries.iter().take_while(fits).count();
+        let taken: Vec<Entry> = self.entries.drain(..count).collect();
+        let len: usize = taken.iter().map(|entry| entry.len).sum();
+        if len == self.commands.len() && batch.is_empty() {
+            core::mem::swap(batch, &mut self.commands);
+        } else {
+            batch.extend(self.commands.drain(..len));
         }
         taken
     }
 
-    /// Puts commands of a failed commit back to the front. Those for which `give_up` says so are
-    /// dropped.
+    /// Puts commands of a failed commit back to the front, without those of entries for which
+    /// `give_up` says so.
     pub(super) fn restore(
         &mut self,
-        taken: Vec<Taken>,
+        entries: &[Entry],
         commands: Vec<T>,
-        mut give_up: impl FnMut(Taken) -> bool,
+        mut give_up: impl FnMut(Entry) -> bool,
     ) {
-        let mut back = Vec::with_capacity(taken.len());
-        deal(taken, commands, |taken, what| {
-            if !give_up(taken) {
-                back.push(Ask { from: taken.from, tries: taken.tries + 1, what });
+        let mut back = Vec::with_capacity(commands.len() + self.commands.len());
+        let mut kept = VecDeque::with_capacity(entries.len() + self.entries.len());
+        deal(entries, commands, |entry, mine| {
+            if !give_up(entry) {
+                kept.push_back(Entry { tries: entry.tries + 1, ..entry });
+                back.extend(mine);
             }
         });
-        for ask in back.into_iter().rev() {
-            self.len += ask.what.len();
-            self.bytes += ask.what.bytes();
-            self.asks.push_front(ask);
-        }
+        back.append(&mut self.commands);
+        kept.append(&mut self.entries);
+        (self.commands, self.entries) = (back, kept);
     }
 
-    /// Drops everything that a client waits for, and says who.
+    /// Drops everything that a client waits for; returns the requests.
     pub(super) fn dismiss(&mut self) -> Vec<RequestId> {
-        let mut who = Vec::new();
-        self.asks.retain(|ask| match ask.from {
-            Asker::Request(request) => {
-                who.push(request);
-                self.len -= ask.what.len();
-                self.bytes -= ask.what.bytes();
-                false
-            }
-            Asker::Local | Asker::Machine => true,
-        });
-        who
+        let entries = Vec::from(core::mem::take(&mut self.entries));
+        let requests = entries.iter().filter_map(|entry| entry.origin.request()).collect();
+        let commands = core::mem::take(&mut self.commands);
+        self.restore(&entries, commands, |entry| entry.origin.request().is_some());
+        for entry in &mut self.entries {
+            entry.tries -= 1;
+        }
+        requests
     }
 }
 
-/// Deals the results of a batch's commands out to those who asked for them.
-pub(super) fn deal<R>(taken: Vec<Taken>, results: Vec<R>, mut to: impl FnMut(Taken, Few<R>)) {
-    let mut results = results.into_iter();
-    for taken in taken {
-        match taken.count {
-            Some(count) => to(taken, Few::Many(results.by_ref().take(count).collect())),
-            None => {
-                if let Some(one) = results.next() {
-                    to(taken, Few::One(one));
-                }
-            }
-        }
+/// Gives each entry its own part of a list: its commands, or their results. What it does not take
+/// is dropped.
+pub(super) fn deal<R>(
+    entries: &[Entry],
+    list: Vec<R>,
+    mut to: impl FnMut(Entry, &mut Part<'_, R>),
+) {
+    let mut rest = list.into_iter();
+    for entry in entries {
+        let mut part = rest.by_ref().take(entry.len);
+        to(*entry, &mut part);
+        part.for_each(drop);
     }
 }
+
+/// The part of a list that belongs to an entry.
+pub(super) type Part<'l, R> = core::iter::Take<&'l mut IntoIter<R>>;

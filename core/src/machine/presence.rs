@@ -6,9 +6,8 @@
 
 use alloc::collections::BTreeMap;
 
-use super::build::is_due;
-use super::input::{Effect, Phase, Poll, WakeReason, Wakeup};
-use super::pending::{Asker, Few};
+use super::input::{Effect, Phase, Poll, WakeReason};
+use super::pending::Origin;
 use super::{Machine, Now};
 use crate::store::{Admin, Worker};
 use crate::{Millis, Mono, WorkerId};
@@ -18,8 +17,6 @@ use crate::{Millis, Mono, WorkerId};
 pub(super) struct Presence {
     /// How often; never if not set.
     every: Option<Millis>,
-    /// When this process's own worker is next noted.
-    next: Option<Mono>,
     /// Whether to look if it was asked to stop.
     look: bool,
     /// Whether it was, and that was said.
@@ -30,16 +27,10 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    pub(super) fn new(every: Option<Millis>, start: Mono) -> Self {
+    pub(super) fn new(every: Option<Millis>) -> Self {
         let every = every.map(|every| every.max(OFTEN));
-        let next = every.map(|_| start);
         let remote = BTreeMap::new();
-        Self { every, next, look: false, asked: false, said_farewell: false, remote }
-    }
-
-    /// Notes the own worker with the next batch.
-    pub(super) fn say_now(&mut self, now: Mono) {
-        self.next = self.every.map(|_| now);
+        Self { every, look: false, asked: false, said_farewell: false, remote }
     }
 
     /// Looks with the next batch whether the own worker was asked to stop.
@@ -52,22 +43,20 @@ impl Machine {
     pub(super) fn set_presence(&mut self, now: Now, every: Option<Millis>) {
         let every = every.map(|every| every.max(OFTEN));
         let was = core::mem::replace(&mut self.presence.every, every);
-        self.presence.say_now(now.mono);
+        self.say_now(now.mono);
         if was.is_some() && every.is_none() {
             self.presence.remote.clear();
             self.remove_own();
         }
     }
 
-    /// When the own worker is to be noted, if it can be.
-    pub(super) fn presence_wakeup(&self) -> Option<Wakeup> {
-        let can = self.call.is_none() && self.link.is_ready() && self.is_present();
-        let at = self.presence.next.filter(|_| can)?;
-        Some(Wakeup { at, reason: WakeReason::Presence })
+    /// Notes the own worker with the next batch.
+    pub(super) fn say_now(&mut self, now: Mono) {
+        self.timers.set(WakeReason::Presence, self.presence.every.map(|_| now));
     }
 
     /// Whether this process runs jobs, or still has some to end.
-    fn is_present(&self) -> bool {
+    pub(super) fn is_present(&self) -> bool {
         matches!(self.phase(), Phase::Running | Phase::Draining) && !self.presence.said_farewell
     }
 
@@ -77,8 +66,9 @@ impl Machine {
             return;
         }
         let look = core::mem::take(&mut self.presence.look);
-        if let (true, Some(every)) = (is_due(self.presence.next, now), self.presence.every) {
-            self.presence.next = Some(now.plus(every));
+        let due = self.timers.is_due(WakeReason::Presence, now);
+        if let (true, Some(every)) = (due, self.presence.every) {
+            self.timers.set(WakeReason::Presence, Some(now.plus(every)));
             self.note(Admin::SeeWorker(Worker { presence: every, ..self.worker.clone() }));
         } else if look {
             self.note(Admin::LookAtWorker(self.worker.id.clone()));
@@ -110,7 +100,7 @@ impl Machine {
     /// up.
     fn note(&mut self, command: Admin) {
         if self.pending.admin.len() < self.limits.waiting_admin {
-            self.pending.admin.push(Asker::Machine, Few::One(command));
+            self.pending.admin.push(Origin::Machine, command);
         }
     }
 
@@ -134,7 +124,7 @@ impl Machine {
 
     fn remove_own(&mut self) {
         let remove = Admin::RemoveWorker(self.worker.id.clone());
-        self.pending.admin.push(Asker::Machine, Few::One(remove));
+        self.pending.admin.push(Origin::Machine, remove);
     }
 }
 

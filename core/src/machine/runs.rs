@@ -19,7 +19,7 @@ pub(super) struct Runs {
     /// No run needs anything before this.
     next: Option<Wakeup>,
     /// Whether some run wants a heartbeat.
-    beats_wanted: bool,
+    heartbeats_wanted: bool,
 }
 
 #[derive(Debug)]
@@ -27,11 +27,11 @@ struct Entry {
     length: Millis,
     /// When the lease ends, by this process's own clock, counted from before the commit.
     lease_end: Mono,
-    beat_at: Mono,
+    heartbeat_at: Mono,
     timeout_at: Option<Mono>,
     stage: Stage,
     /// When a run that was told to stop gets its last heartbeat; zero once it has had it.
-    beats_until: Mono,
+    heartbeats_until: Mono,
 }
 
 /// How far a run is.
@@ -57,14 +57,14 @@ pub(super) enum Ended {
 impl Entry {
     fn renew(&mut self, from: Mono) {
         self.lease_end = from.plus(self.length);
-        self.beat_at = from.plus(self.length.part(3));
+        self.heartbeat_at = from.plus(self.length.part(3));
     }
 
     /// Tells it to stop. While its handler still runs, nobody else should: it keeps its lease for
     /// a while, unless the lease is lost already.
     fn stop(&mut self, reason: StopReason, now: Mono) {
         self.stage = Stage::Stopping(reason);
-        self.beats_until = match reason {
+        self.heartbeats_until = match reason {
             StopReason::TimedOut | StopReason::Shutdown => now.plus(STOP_GRACE),
             StopReason::Cancelled | StopReason::LeaseLost => Mono::default(),
         };
@@ -74,7 +74,7 @@ impl Entry {
     fn is_kept(&self, now: Mono) -> bool {
         match self.stage {
             Stage::Running => true,
-            Stage::Stopping(_) => now < self.beats_until,
+            Stage::Stopping(_) => now < self.heartbeats_until,
             Stage::Settling => false,
         }
     }
@@ -85,17 +85,17 @@ impl Entry {
         Mono::new(self.lease_end.get().saturating_sub(tenth.get()))
     }
 
-    fn next(&self, beats_wanted: bool) -> Option<Wakeup> {
-        let beat_at = (!beats_wanted).then_some(self.beat_at);
+    fn next(&self, heartbeats_wanted: bool) -> Option<Wakeup> {
+        let heartbeat_at = (!heartbeats_wanted).then_some(self.heartbeat_at);
         match self.stage {
             Stage::Settling => return None,
             Stage::Stopping(_) => {
-                let at = beat_at.filter(|at| *at < self.beats_until)?;
+                let at = heartbeat_at.filter(|at| *at < self.heartbeats_until)?;
                 return Some(Wakeup { at, reason: WakeReason::Heartbeat });
             }
             Stage::Running => {}
         }
-        let beat = beat_at.map(|at| Wakeup { at, reason: WakeReason::Heartbeat });
+        let beat = heartbeat_at.map(|at| Wakeup { at, reason: WakeReason::Heartbeat });
         let end = Wakeup { at: self.stop_at(), reason: WakeReason::LeaseEnd };
         let timeout = self.timeout_at.map(|at| Wakeup { at, reason: WakeReason::JobTimeout });
         [Some(end), timeout, beat].into_iter().flatten().min()
@@ -128,8 +128,9 @@ impl Runs {
         let length = job.lease().map_or(Millis::ZERO, |lease| lease.length.millis());
         let timeout_at = job.timeout.map(|timeout| now.plus(timeout.millis()));
         let stage = Stage::Running;
-        let (lease_end, beat_at, beats_until) = (from, from, from);
-        let mut entry = Entry { length, lease_end, beat_at, timeout_at, stage, beats_until };
+        let (lease_end, heartbeat_at, heartbeats_until) = (from, from, from);
+        let mut entry =
+            Entry { length, lease_end, heartbeat_at, timeout_at, stage, heartbeats_until };
         entry.renew(from);
         self.next = self.next.into_iter().chain(entry.next(false)).min();
         self.held.insert(job.token(), entry);
@@ -147,7 +148,7 @@ impl Runs {
         entry.stage = Stage::Settling;
         self.settling += 1;
         if self.busy() == 0 {
-            (self.next, self.beats_wanted) = (None, false);
+            (self.next, self.heartbeats_wanted) = (None, false);
         }
         Some(ended)
     }
@@ -190,6 +191,12 @@ impl Runs {
         running.next_back().map(|(token, _)| *token)
     }
 
+    /// The runs whose handler runs and was not told to stop.
+    pub(super) fn running(&self) -> impl Iterator<Item = LeaseToken> {
+        let running = self.held.iter().filter(|(_, run)| run.stage == Stage::Running);
+        running.map(|(token, _)| *token)
+    }
+
     pub(super) fn holds(&self, token: LeaseToken) -> bool {
         self.held.get(&token).is_some_and(|run| run.stage == Stage::Running)
     }
@@ -202,9 +209,9 @@ impl Runs {
         let mut stops = Vec::new();
         for (token, run) in &mut self.held {
             if run.is_kept(now) {
-                self.beats_wanted |= run.beat_at <= now;
+                self.heartbeats_wanted |= run.heartbeat_at <= now;
             } else {
-                run.beats_until = Mono::default();
+                run.heartbeats_until = Mono::default();
             }
             let reason = if run.timeout_at.is_some_and(|at| at <= now) {
                 StopReason::TimedOut
@@ -223,15 +230,15 @@ impl Runs {
     }
 
     /// The runs to extend in a batch made now: those that are due, and those that soon will be.
-    pub(super) fn take_beats(&mut self, now: Mono) -> Vec<LeaseToken> {
-        if !self.beats_wanted {
+    pub(super) fn take_heartbeats(&mut self, now: Mono) -> Vec<LeaseToken> {
+        if !self.heartbeats_wanted {
             return Vec::new();
         }
-        self.beats_wanted = false;
+        self.heartbeats_wanted = false;
         let mut due = Vec::new();
         for (token, run) in self.held.iter_mut().filter(|(_, run)| run.is_kept(now)) {
-            if run.beat_at <= now.plus(run.length.part(12)) {
-                run.beat_at = now.plus(run.length.part(3));
+            if run.heartbeat_at <= now.plus(run.length.part(12)) {
+                run.heartbeat_at = now.plus(run.length.part(3));
                 due.push(*token);
             }
         }
@@ -240,10 +247,10 @@ impl Runs {
     }
 
     /// Every run wants a heartbeat now: the wall clock by which others judge them was set.
-    pub(super) fn want_beats(&mut self, now: Mono) {
+    pub(super) fn want_heartbeats(&mut self, now: Mono) {
         for run in self.held.values_mut().filter(|run| run.is_kept(now)) {
-            run.beat_at = now;
-            self.beats_wanted = true;
+            run.heartbeat_at = now;
+            self.heartbeats_wanted = true;
         }
     }
 
@@ -255,10 +262,10 @@ impl Runs {
     }
 
     /// A heartbeat was not written: it is wanted as soon as the store can be tried again.
-    pub(super) fn beat_failed(&mut self, token: LeaseToken, now: Mono) {
+    pub(super) fn heartbeat_failed(&mut self, token: LeaseToken, now: Mono) {
         if let Some(run) = self.held.get_mut(&token) {
-            run.beat_at = now;
-            self.beats_wanted = true;
+            run.heartbeat_at = now;
+            self.heartbeats_wanted = true;
         }
     }
 
@@ -269,7 +276,7 @@ impl Runs {
 
     /// Works out anew when a run next needs something.
     pub(super) fn plan(&mut self) {
-        let wanted = self.beats_wanted;
+        let wanted = self.heartbeats_wanted;
         self.next = self.held.values().filter_map(|run| run.next(wanted)).min();
     }
 }

@@ -11,8 +11,8 @@ use core::fmt;
 
 use super::{JobDetail, Marker, WorkerRow};
 use crate::{
-    Attempt, Counts, Job, JobId, KeyRecord, Kind, QueueName, QueueRow, SettingKey, SettingValue,
-    State, StateName,
+    Attempt, Counts, Job, JobId, KeyRecord, Kind, QueueName, QueueRow, Rank, SettingKey,
+    SettingValue, State, StateName,
 };
 
 /// Everything a store holds, each part in its order.
@@ -68,8 +68,9 @@ pub fn audit(dump: &Dump) -> Vec<Disagreement> {
     let mut found = Vec::new();
     let jobs: BTreeMap<JobId, &Job> = dump.jobs.iter().map(|row| (row.job.id, &row.job)).collect();
     let mut say = |text: String| found.push(Disagreement(text));
-    for job in jobs.values() {
-        check_job(job, dump.next_id, &mut say);
+    for row in &dump.jobs {
+        check_job(&row.job, dump.next_id, &mut say);
+        check_derived(row, &mut say);
     }
     check_failures(dump, &mut say);
     check_counts(dump, &mut say);
@@ -101,6 +102,19 @@ fn check_job(job: &Job, next_id: JobId, say: &mut impl FnMut(String)) {
             say(format!("job {id} waits, but its attempts are used up"));
         }
         _ => {}
+    }
+}
+
+/// What is kept in the row although it follows from something else.
+fn check_derived(row: &JobDetail, say: &mut impl FnMut(String)) {
+    let JobDetail { job, payload, .. } = row;
+    let (id, rank) = (job.id, Rank::of(job));
+    if job.rank != rank {
+        say(format!("job {id} is ranked {:?}, not {rank:?}", job.rank));
+    }
+    let (kept, bytes) = (job.payload_bytes, payload.bytes());
+    if kept != bytes {
+        say(format!("job {id} has a payload of {bytes} bytes, its row says {kept}"));
     }
 }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::limits::SLOTS;
 use crate::{
     BatchId, Demand, JobId, Kind, LeaseLength, LeaseToken, Millis, NewJob, Payload, Policy,
-    QueueName, QueueSettings, SettingKey, SettingValue, Verdict, Wall, WorkerId,
+    QueueName, QueueSettings, SettingKey, SettingValue, Verdict, View, Wall, WorkerId,
 };
 
 /// The commands of one commit.
@@ -19,7 +19,7 @@ pub struct Batch {
     /// First, what workers report.
     pub settles: Vec<Settle>,
     /// Then, who is still at it.
-    pub beats: Vec<Beat>,
+    pub heartbeats: Vec<Heartbeat>,
     /// Then, what operators ask.
     pub admin: Vec<Admin>,
     /// Then, new jobs.
@@ -41,7 +41,7 @@ impl Batch {
             id,
             policy,
             settles: Vec::new(),
-            beats: Vec::new(),
+            heartbeats: Vec::new(),
             admin: Vec::new(),
             enqueues: Vec::new(),
             reap: None,
@@ -55,7 +55,7 @@ impl Batch {
     pub fn len(&self) -> usize {
         let sweeps = [self.reap.is_some(), self.promote.is_some(), self.purge.is_some()];
         let sweeps = sweeps.iter().filter(|there| **there).count();
-        let clients = self.settles.len() + self.beats.len() + self.admin.len();
+        let clients = self.settles.len() + self.heartbeats.len() + self.admin.len();
         clients + self.enqueues.len() + sweeps + self.claims.len()
     }
 
@@ -76,7 +76,7 @@ pub struct Settle {
 
 /// The holder of a lease is still at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beat {
+pub struct Heartbeat {
     /// Its token.
     pub token: LeaseToken,
     /// A new length for the lease.
@@ -147,7 +147,7 @@ pub struct Reap {
     /// At most so many in this batch.
     pub limit: usize,
     /// Where the last page ended.
-    pub after: Option<super::LeaseCursor>,
+    pub after: Option<super::Cursor>,
     /// Whether to look at leases that still run as well: after a clock was set back, they may have
     /// been written by the clock as it was before.
     pub all: bool,
@@ -177,6 +177,18 @@ pub struct Retention {
     pub failed: Option<Millis>,
     /// Those cancelled.
     pub cancelled: Option<Millis>,
+}
+
+impl Retention {
+    /// The views that grow old, each with the age at which its jobs are removed.
+    pub fn ages(&self) -> impl Iterator<Item = (View, Millis)> {
+        let all = [
+            (View::Done, self.done),
+            (View::Failed, self.failed),
+            (View::Cancelled, self.cancelled),
+        ];
+        all.into_iter().filter_map(|(view, age)| Some((view, age?)))
+    }
 }
 
 /// Find jobs for everybody with the same demand.

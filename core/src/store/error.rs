@@ -40,8 +40,8 @@ pub enum CommitError {
     /// Nothing was written, for want of space.
     #[error("not committed, no space left in the store: {0}")]
     Full(Cause),
-    /// It may have been written or not: ask [`Store::look`](super::Store::look). The outcomes hold
-    /// if it was.
+    /// It may have been written or not: ask
+    /// [`Store::was_committed`](super::Store::was_committed). The outcomes hold if it was.
     #[error("it is not known whether the batch was committed: {cause}")]
     Unknown {
         /// What happened.

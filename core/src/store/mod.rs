@@ -1,30 +1,40 @@
 //! The contract between the core and a store.
 //!
-//! A store finds and keeps; it never decides. [`Store::commit`] opens a transaction, hands it to
-//! [`apply`](crate::apply()) as a [`Tx`], and makes the result durable. What a batch asks for and
-//! what came of it are plain data: [`Batch`] and [`Outcomes`].
+//! A store finds rows, holds them, and writes what the core decided; it never decides.
+//! [`Store::commit`] is a loop around [`Apply`](crate::Apply): answer its [`Questions`], write its
+//! [`Changes`], return its [`Outcomes`]. All of these are plain data.
 
+mod answers;
 mod audit;
 mod batch;
+mod changes;
 mod error;
+mod news;
 mod outcome;
-mod port;
+mod questions;
 mod read;
 
-use crate::{BatchId, Millis, Wall};
+use crate::{BatchId, LeaseToken, Millis, Wall};
 
+pub use answers::{
+    Answers, BadAnswer, Candidate, Candidates, DeadFound, DeadJob, JobPage, KeyFound, KindFound,
+    QueueFound,
+};
 pub use audit::{Disagreement, Dump, audit};
 pub use batch::{
-    Admin, Batch, Beat, ClaimFor, DeadFilter, Purge, Reap, Retention, Settle, Taker, Worker,
+    Admin, Batch, ClaimFor, DeadFilter, Heartbeat, Purge, Reap, Retention, Settle, Taker, Worker,
     WorkerKind,
 };
+pub use changes::{ByteBudget, Changes, CountDelta, Doc, DocWrite, Marker, Moved};
 pub use error::{Cause, CommitError, StoreError};
+pub use news::{LostLease, News};
 pub use outcome::{
-    AdminDone, AdminRefused, Beaten, Change, Claimed, JobRefused, Leased, Outcomes, Promoted,
-    Purged, Reaped,
+    AdminDone, AdminRefused, Change, Claimed, JobRefused, LeaseExtended, Leased, Next, Outcomes,
+    Promoted, Purged, Reaped,
 };
-pub use port::{Changes, CountDelta, DeadJob, Doc, DocWrite, LeaseCursor, Marker, Moved, Room, Tx};
-pub use read::{Cursor, Filter, JobDetail, Page, Reader, WorkerRow};
+pub(crate) use questions::sorted;
+pub use questions::{DeadPage, ExpiredPage, FinishedPage, Questions, Want};
+pub use read::{Cursor, Filter, JobDetail, Listing, Page, Reader, WorkerRow};
 
 /// A place where jobs are kept.
 ///
@@ -33,23 +43,31 @@ pub use read::{Cursor, Filter, JobDetail, Page, Reader, WorkerRow};
 /// When [`commit`](Store::commit) returns `Ok`, everything the batch did survives a kill of the
 /// process and, on a disk whose sync is honest, a power cut. Nothing is acknowledged before.
 /// A batch that changed nothing ([`Outcomes::wrote`] is false) needs no sync.
+///
+/// # Many processes
+///
+/// Several processes may commit to one store at the same time. Each write names the row it
+/// replaces ([`Moved::from`]); where that row has changed, the store rolls back and applies the
+/// batch again with fresh answers, a bounded number of times. Only when these are used up is a
+/// conflict [`NotCommitted`](CommitError::NotCommitted).
 pub trait Store {
-    /// What reads beside the writer. It sees committed states only.
+    /// Reads committed states beside the writer.
     type Reader: Reader;
 
     /// Runs a batch in one transaction: all of it or nothing, durable on return.
     ///
-    /// `now` is the wall clock of the process; a store that several machines share uses its own
-    /// clock instead, and says so in [`Outcomes::now`].
+    /// `now` is the wall clock of the process. A store that several machines share uses its own
+    /// clock instead, read after it holds the rows. [`Outcomes::now`] says which instant was used.
     fn commit(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError>;
 
     /// Whether this batch was committed, after [`CommitError::Unknown`].
     ///
-    /// The answer is final: after `false` the batch can never become committed.
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError>;
+    /// The answer is final: the transaction is known to be over, and after `false` the batch can
+    /// never become committed.
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError>;
 
-    /// Opens the store anew after [`CommitError::Fatal`] and verifies it. On return everything
-    /// that can be read is durable.
+    /// Reopens the store after [`CommitError::Fatal`] and verifies it. On return everything that
+    /// can be read is durable.
     fn reopen(&mut self) -> Result<(), StoreError>;
 
     /// What a commit of this store survives. A durable store need not say.
@@ -57,18 +75,29 @@ pub trait Store {
         Durability::Synced
     }
 
-    /// How often to ask [`changed`](Store::changed), if other processes may write to this store.
+    /// How often to ask for [`news`](Store::news), if other processes may write to this store.
     fn change_check(&self) -> Option<Millis> {
         None
     }
 
-    /// Whether another process has committed since the last call.
-    fn changed(&mut self) -> Result<bool, StoreError> {
-        Ok(false)
+    /// What other processes have done since the last call. `held` are the leases that this process
+    /// runs.
+    fn news(&mut self, held: &[LeaseToken]) -> Result<News, StoreError> {
+        let _ = held;
+        Ok(News::default())
     }
 
     /// A reader of committed states, which may live on another thread.
     fn reader(&self) -> Result<Self::Reader, StoreError>;
+}
+
+/// A moment inside [`Store::commit`], for tests that run several commits at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitPoint {
+    /// The questions are answered and the rows are held; nothing is written yet.
+    Answered,
+    /// Another transaction holds what this one needs.
+    Waiting,
 }
 
 /// What something that a store has committed survives.

@@ -1,10 +1,11 @@
 //! What came of a batch: one answer per command, in the same sections and the same order.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use thiserror::Error;
 
-use super::{Cursor, LeaseCursor};
+use super::Cursor;
 use crate::{
     EnqueueRefused, Job, JobId, Kind, Payload, Queue, QueueName, Receipt, Rejected, StateName,
     Wall, WorkerId,
@@ -13,14 +14,15 @@ use crate::{
 /// What came of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcomes {
-    /// The instant the whole batch was applied at, by the store's clock.
+    /// The instant the batch was applied at: the store's clock as its last answer gave it. What
+    /// was decided on an earlier answer bears the instant of that one.
     pub now: Wall,
     /// Whether anything was written.
     pub wrote: bool,
     /// Per settlement: the state the job went to, or why not.
     pub settles: Vec<Result<StateName, JobRefused>>,
     /// Per heartbeat.
-    pub beats: Vec<Result<Beaten, JobRefused>>,
+    pub heartbeats: Vec<Result<LeaseExtended, JobRefused>>,
     /// Per operator's command.
     pub admin: Vec<Result<AdminDone, AdminRefused>>,
     /// Per new job.
@@ -34,18 +36,53 @@ pub struct Outcomes {
     /// Per claim.
     pub claims: Vec<Claimed>,
     /// Queues in which jobs may have become claimable, other than by an enqueue.
-    pub stirred: Vec<QueueName>,
+    pub ready_queues: Vec<QueueName>,
     /// When the next scheduled job falls due.
-    pub next_due: Option<Wall>,
+    pub next_due: Next,
     /// When the next lease runs out.
-    pub next_expiry: Option<Wall>,
+    pub next_expiry: Next,
     /// Every job that came, changed its state or its holder, or went.
     pub changes: Vec<Change>,
+    /// Whether the store has left rows out because another transaction held them: a sweep has not
+    /// seen everything.
+    pub skipped: bool,
+}
+
+/// When something happens next, as far as a batch can tell. It may turn out to be later, never
+/// earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// The store was asked: at this instant, or never.
+    Known(Option<Wall>),
+    /// The store was not asked. This batch itself has written one for this instant, if any; what
+    /// was known before still holds.
+    Written(Option<Wall>),
+}
+
+impl Default for Next {
+    fn default() -> Self {
+        Self::Written(None)
+    }
+}
+
+impl Next {
+    /// The instant.
+    pub fn at(self) -> Option<Wall> {
+        match self {
+            Self::Known(at) | Self::Written(at) => at,
+        }
+    }
+
+    /// Takes in that it happens at this instant at the latest.
+    pub(crate) fn bring_forward(&mut self, to: Wall) {
+        let (Self::Known(at) | Self::Written(at)) = self;
+        *at = Some(at.map_or(to, |at| at.min(to)));
+    }
 }
 
 /// A heartbeat that was heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beaten {
+pub struct LeaseExtended {
     /// Until when the lease runs now.
     pub until: Wall,
 }
@@ -54,7 +91,7 @@ pub struct Beaten {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdminDone {
     /// The job as it is now.
-    Job(Job),
+    Job(Box<Job>),
     /// The job is gone.
     Deleted,
     /// Dead-lettered jobs run again.
@@ -119,7 +156,7 @@ pub enum Reaped {
         /// How many are in the dead-letter queue.
         failed: usize,
         /// Where to go on, if the page was full.
-        next: Option<LeaseCursor>,
+        next: Option<Cursor>,
     },
     /// The store's clock was stepped: nothing was reaped.
     ClockStepped,

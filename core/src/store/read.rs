@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{Dump, StoreError, Worker};
-use crate::limits::{MISSED_PRESENCES, SHORTEST_SILENCE};
+use crate::limits::{LIST_SCAN_ROWS, MISSED_PRESENCES, SHORTEST_SILENCE};
 use crate::{
     Attempt, Demand, Excerpt, Job, JobId, Kind, Payload, QueueName, QueueRow, SettingKey,
     SettingValue, View, Wall,
@@ -85,17 +85,11 @@ impl Filter {
             && self.kind.as_ref().is_none_or(|kind| *kind == job.kind)
     }
 
-    /// The place of a job in this filter's order, which runs from the greatest down: waiting jobs
-    /// by when they are due, running ones by when their lease ends, finished ones by when they
-    /// finished; all views together by id.
+    /// The place of a job in this filter's order, which runs from the greatest down: by the instant
+    /// of its view; all views together by id.
     pub fn place(&self, job: &Job) -> Cursor {
-        let at = match self.view {
-            None => None,
-            Some(View::Queued | View::Scheduled) => Some(job.run_at),
-            Some(View::Processing) => job.lease().map(|lease| lease.until),
-            Some(View::Done | View::Failed | View::Cancelled) => job.finished_at(),
-        };
-        Cursor { at: at.unwrap_or(Wall::new(0)), id: job.id }
+        let at = self.view.map_or(Wall::new(0), |_| job.index_key().at);
+        Cursor { at, id: job.id }
     }
 }
 
@@ -115,6 +109,58 @@ pub struct Page {
     pub jobs: Vec<Job>,
     /// Where the next page starts, if there may be one.
     pub next: Option<Cursor>,
+}
+
+/// Makes a page out of rows that a store finds in chunks, by the filter's own order.
+///
+/// While [`wanted`](Self::wanted) asks for rows, find them and [`add`](Self::add) them.
+#[derive(Debug)]
+pub struct Listing<'f> {
+    filter: &'f Filter,
+    limit: usize,
+    page: Page,
+    place: Option<Cursor>,
+    seen: usize,
+    over: bool,
+}
+
+impl<'f> Listing<'f> {
+    /// A page of at most `limit` jobs behind `after`.
+    pub fn new(filter: &'f Filter, after: Option<Cursor>, limit: usize) -> Self {
+        let page = Page::default();
+        Self { filter, limit, page, place: after, seen: 0, over: false }
+    }
+
+    /// The place behind which to look next, and how many rows to look at; `None` once the page is
+    /// complete.
+    pub fn wanted(&self) -> Option<(Option<Cursor>, usize)> {
+        let room = self.limit.saturating_add(1) - self.page.jobs.len();
+        let left = LIST_SCAN_ROWS + 1 - self.seen;
+        (!self.over).then(|| (self.place, room.clamp(16, 1_000).min(left)))
+    }
+
+    /// Takes in the rows behind the place that was [`wanted`](Self::wanted). Fewer than were wanted
+    /// are the last.
+    pub fn add(&mut self, jobs: Vec<Job>) {
+        let wanted = self.wanted().map_or(0, |(_, rows)| rows);
+        self.over |= jobs.len() < wanted;
+        for job in jobs {
+            if self.page.jobs.len() == self.limit || self.seen == LIST_SCAN_ROWS {
+                (self.page.next, self.over) = (self.place, true);
+                return;
+            }
+            self.seen += 1;
+            self.place = Some(self.filter.place(&job));
+            if self.filter.includes(&job) {
+                self.page.jobs.push(job);
+            }
+        }
+    }
+
+    /// The page.
+    pub fn page(self) -> Page {
+        self.page
+    }
 }
 
 /// A worker as the store knows it.

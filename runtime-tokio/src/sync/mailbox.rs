@@ -163,20 +163,18 @@ impl<T> Mailbox<T> {
         lock(&self.inner).admission
     }
 
-    /// Moves all mail, in the order it came, to the end of `into`.
-    pub(crate) fn drain(&self, into: &mut Vec<T>) {
+    /// Moves all mail, in the order it came, to the end of `into`. `held` is the room that earlier
+    /// mail still takes.
+    pub(crate) fn drain(&self, into: &mut Vec<T>, held: Weight) {
         let mut inner = lock(&self.inner);
         inner.poked = false;
-        if inner.mail.is_empty() {
-            return;
-        }
+        inner.used = held;
         // The two buffers change places, so that neither is allocated anew.
         if into.is_empty() {
             mem::swap(into, &mut inner.mail);
         } else {
             into.append(&mut inner.mail);
         }
-        inner.used = Weight::default();
         if inner.waiting.is_empty() {
             return;
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use windlass_core::store::{
-    Batch, Cause, CommitError, Cursor, Dump, Filter, JobDetail, Outcomes, Page, Reader, Store,
-    StoreError, WorkerRow,
+    Batch, Cause, CommitError, Cursor, Dump, Filter, JobDetail, News, Outcomes, Page, Reader,
+    Store, StoreError, WorkerRow,
 };
 use windlass_core::{
     Attempt, BatchId, JobId, LeaseToken, Millis, QueueName, QueueRow, SettingKey, SettingValue,
@@ -203,8 +203,8 @@ impl Store for Rigged {
         result
     }
 
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
-        self.inner.look(batch)
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+        self.inner.was_committed(batch)
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
@@ -219,8 +219,8 @@ impl Store for Rigged {
         self.inner.change_check()
     }
 
-    fn changed(&mut self) -> Result<bool, StoreError> {
-        self.inner.changed()
+    fn news(&mut self, held: &[LeaseToken]) -> Result<News, StoreError> {
+        self.inner.news(held)
     }
 
     fn reader(&self) -> Result<RiggedReader, StoreError> {

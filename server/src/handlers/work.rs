@@ -7,7 +7,7 @@ use crate::limits::REPORTS;
 use crate::problem::{self, Problem};
 use crate::router::{self, Answer, Call};
 use crate::wire::{
-    self, Beaten, Claims, Complete, Fail, Heartbeat, LeasedJob, Poll, Release, Report,
+    self, Claims, Complete, Fail, Heartbeat, LeaseExtended, LeasedJob, Poll, Release, Report,
     ReportResult, Reports, ReportsAnswer, Settled, Snooze,
 };
 
@@ -56,7 +56,7 @@ pub(crate) async fn heartbeat(call: Call) -> Answer {
     let beat = wire::json::<Heartbeat<'_>>(&call.body)?.check(call.job_id()?)?;
     let token = beat.token;
     let beaten = call.app.queue.heartbeat(beat).await?;
-    router::ok(&Beaten::of(token, beaten.until))
+    router::ok(&LeaseExtended::of(token, beaten.until))
 }
 
 /// `POST /jobs/reports`

@@ -15,7 +15,7 @@ pub(crate) use new_job::{Batch, BatchAnswer, BatchResult, Enqueued, NAME, NewJob
 pub(crate) use parse::{Query, job_id, json, unescaped};
 pub(crate) use queue::{Queue, QueueList, Settings};
 pub(crate) use report::{
-    Beaten, Claims, Complete, Fail, Heartbeat, LeasedJob, Poll, PurgePage, Release, Replay,
+    Claims, Complete, Fail, Heartbeat, LeaseExtended, LeasedJob, Poll, PurgePage, Release, Replay,
     ReplayPage, Report, ReportResult, Reports, ReportsAnswer, Settled, Snooze,
 };
 pub(crate) use setting::{NewSetting, Setting, SettingList};

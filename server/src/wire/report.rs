@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use windlass_core::machine::{self, Run};
-use windlass_core::store::{Beat, DeadFilter, Settle, Worker, WorkerKind};
+use windlass_core::store::{self, DeadFilter, Settle, Worker, WorkerKind};
 use windlass_core::{
     self as core, Delay, Demand, Failure, JobId, Kind, Kinds, LeaseToken, Millis, QueueName,
     Queues, Verdict, WorkerId,
@@ -127,11 +127,11 @@ impl Lease {
 
 /// A heartbeat was heard.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(crate) struct Beaten {
+pub(crate) struct LeaseExtended {
     lease: Lease,
 }
 
-impl Beaten {
+impl LeaseExtended {
     pub(crate) fn of(token: LeaseToken, until: core::Wall) -> Self {
         Self { lease: Lease::of(token, until) }
     }
@@ -210,7 +210,7 @@ pub(crate) struct Heartbeat<'a> {
 }
 
 impl Heartbeat<'_> {
-    pub(crate) fn check(&self, job: JobId) -> Result<Beat, Problem> {
+    pub(crate) fn check(&self, job: JobId) -> Result<store::Heartbeat, Problem> {
         let token = token(&self.token, job)?;
         let mut faults = Faults::default();
         let bounds = (core::LeaseLength::MIN.get(), core::LeaseLength::MAX.get());
@@ -220,7 +220,7 @@ impl Heartbeat<'_> {
         });
         let progress = faults.raw("/progress", self.progress);
         faults.refuse()?;
-        Ok(Beat { token, extend, progress })
+        Ok(store::Heartbeat { token, extend, progress })
     }
 }
 

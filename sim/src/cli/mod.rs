@@ -120,6 +120,9 @@ struct Set {
     /// Number of remote workers, instead of what the seed says.
     #[arg(long)]
     remotes: Option<u64>,
+    /// Make each commit happen at one instant, instead of step by step beside others.
+    #[arg(long)]
+    atomic: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -149,6 +152,7 @@ impl Set {
             millis: self.millis,
             processes: self.processes,
             remotes: self.remotes,
+            atomic: self.atomic,
         }
     }
 }

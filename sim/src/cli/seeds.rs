@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write as _, stderr};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use windlass_sim::disk::StoreKind;
 use windlass_sim::options::{Options, Overrides};
 use windlass_sim::run::{Batch, Failure, Plan, run_many, run_seed};
 use windlass_sim::shrink;
@@ -52,7 +53,8 @@ pub(super) fn run(run: &Run, with_counts: bool) -> ExitCode {
     }
     let took = started.elapsed();
     let whole = batch.seeds >= WHOLE_BATCH && set == Overrides::default();
-    let missing = if whole { batch.coverage.missing() } else { Vec::new() };
+    let interleaved = plan.store == StoreKind::Memory;
+    let missing = if whole { batch.coverage.missing(interleaved) } else { Vec::new() };
     if run.json {
         println!("{}", json(first, &batch, took, &missing, with_counts));
     } else {
@@ -234,7 +236,7 @@ pub(super) fn trace(trace: &Trace) -> ExitCode {
 /// Says after how many seeds one failed, in a form for `mutants`.
 pub(super) fn hunt(hunt: &Hunt) -> ExitCode {
     let set = Overrides::default();
-    let store = windlass_sim::disk::StoreKind::Memory;
+    let store = StoreKind::Memory;
     let (first, seeds) = (hunt.first, hunt.seeds);
     let plan = Plan { store, set, first, seeds, twice_every: u64::MAX };
     match run_many(&plan, |_| ()).failure {

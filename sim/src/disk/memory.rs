@@ -1,13 +1,21 @@
 //! The store in memory as the shared store. It brings its own faults and its own crash images.
 
-use windlass_core::store::{Batch, JobDetail, Reader, Store, StoreError};
-use windlass_core::{BatchId, JobId, Wall};
-use windlass_store_memory::{Fault as Injected, MemoryStore};
+use windlass_core::store::{Batch, JobDetail, News, Outcomes, Reader, Store, StoreError};
+use windlass_core::{BatchId, JobId, LeaseToken, ProcessId, Wall};
+use windlass_store_memory::{Conflict, Fault as Injected, Holding, MemoryStore, Transaction};
 
 use super::{Executed, Opened, Place, takes_place};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct MemoryPlace(MemoryStore);
+
+impl MemoryPlace {
+    pub(super) fn new(holding: Holding) -> Self {
+        let store = MemoryStore::new();
+        store.hold(holding);
+        Self(store)
+    }
+}
 
 impl Place for MemoryPlace {
     fn open(&mut self) -> Result<Box<dyn Opened>, String> {
@@ -44,15 +52,30 @@ impl Opened for MemoryStore {
         Executed { result, applied }
     }
 
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
-        Store::look(self, batch)
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+        Store::was_committed(self, batch)
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
         Store::reopen(self)
     }
 
-    fn changed(&mut self, _: bool) -> Result<bool, StoreError> {
-        Store::changed(self)
+    fn news(&mut self, _: bool, held: &[LeaseToken]) -> Result<News, StoreError> {
+        Store::news(self, held)
+    }
+
+    fn begin(&self, process: ProcessId) -> Option<Transaction> {
+        Some(Self::begin(self, process))
+    }
+
+    fn finish(
+        &mut self,
+        transaction: Transaction,
+        outcomes: Outcomes,
+        fault: Option<Injected>,
+    ) -> Result<Executed, Conflict> {
+        let result = Self::finish(self, transaction, outcomes, fault)?;
+        let applied = result.is_ok() || fault.is_some_and(takes_place);
+        Ok(Executed { result, applied })
     }
 }

@@ -10,10 +10,10 @@ mod redb;
 mod sqlite;
 
 use windlass_core::store::{
-    Batch, CommitError, Dump, JobDetail, Outcomes, Reader, StoreError, audit,
+    Batch, CommitError, Dump, JobDetail, News, Outcomes, Reader, StoreError, audit,
 };
-use windlass_core::{BatchId, JobId, QueueRow, Wall};
-use windlass_store_memory::Fault as Injected;
+use windlass_core::{BatchId, JobId, LeaseToken, ProcessId, QueueRow, Wall};
+use windlass_store_memory::{Conflict, Fault as Injected, Holding, Transaction};
 
 /// Which store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,12 +58,29 @@ trait Place {
 /// A store as one process has it open.
 trait Opened {
     fn commit(&mut self, now: Wall, batch: &Batch, fault: Option<Injected>) -> Executed;
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError>;
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError>;
     fn reopen(&mut self) -> Result<(), StoreError>;
 
-    /// Whether somebody else has written. `told` is what the world knows; a store may know it by
-    /// itself, and then must not miss anything.
-    fn changed(&mut self, told: bool) -> Result<bool, StoreError>;
+    /// What others have done. `wrote` is what the world knows; a store may know it by itself, and
+    /// then must not miss anything.
+    fn news(&mut self, wrote: bool, held: &[LeaseToken]) -> Result<News, StoreError>;
+
+    /// Begins a transaction that goes step by step, if the store has such.
+    fn begin(&self, process: ProcessId) -> Option<Transaction> {
+        let _ = process;
+        None
+    }
+
+    /// Ends such a transaction; with a fault, if one is given.
+    fn finish(
+        &mut self,
+        transaction: Transaction,
+        outcomes: Outcomes,
+        fault: Option<Injected>,
+    ) -> Result<Executed, Conflict> {
+        let _ = (transaction, outcomes, fault);
+        Err(Conflict)
+    }
 }
 
 /// The shared store of a world.
@@ -103,9 +120,9 @@ impl Executed {
 
 impl Disk {
     /// A store of its own, empty.
-    pub fn new(kind: StoreKind) -> Result<Self, String> {
+    pub fn new(kind: StoreKind, holding: Holding) -> Result<Self, String> {
         let place: Box<dyn Place> = match kind {
-            StoreKind::Memory => Box::<memory::MemoryPlace>::default(),
+            StoreKind::Memory => Box::new(memory::MemoryPlace::new(holding)),
             #[cfg(feature = "stores")]
             StoreKind::Sqlite => Box::new(sqlite::SqlitePlace::new()?),
             #[cfg(feature = "stores")]
@@ -143,11 +160,11 @@ impl Disk {
         executed
     }
 
-    /// Whether another process has written since the last call.
-    pub fn changed(&mut self, handle: &mut Handle) -> Result<bool, StoreError> {
-        let told = handle.seen != self.version;
+    /// What other processes have done since the last call.
+    pub fn news(&mut self, handle: &mut Handle, held: &[LeaseToken]) -> Result<News, StoreError> {
+        let wrote = handle.seen != self.version;
         handle.seen = self.version;
-        handle.opened.changed(told)
+        handle.opened.news(wrote, held)
     }
 
     /// Everything vanishes but what is durable. Every handle must be dropped.
@@ -195,8 +212,23 @@ impl Disk {
 
 impl Handle {
     /// Whether a batch was committed.
-    pub fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
-        self.opened.look(batch)
+    pub fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+        self.opened.was_committed(batch)
+    }
+
+    /// Begins a transaction that goes step by step, if the store has such.
+    pub fn begin(&self, process: ProcessId) -> Option<Transaction> {
+        self.opened.begin(process)
+    }
+
+    /// Ends such a transaction; with a fault, if one is given.
+    pub fn finish(
+        &mut self,
+        transaction: Transaction,
+        outcomes: Outcomes,
+        fault: Option<Injected>,
+    ) -> Result<Executed, Conflict> {
+        self.opened.finish(transaction, outcomes, fault)
     }
 
     /// Opens the store anew.

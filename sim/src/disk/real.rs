@@ -1,7 +1,9 @@
 //! A real store as one process has it open, with the faults that the one in memory brings along.
 
-use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
-use windlass_core::{BatchId, Wall};
+use windlass_core::store::{
+    Batch, Cause, CommitError, LostLease, News, Outcomes, Reader, Store, StoreError,
+};
+use windlass_core::{BatchId, JobId, LeaseToken, Wall};
 use windlass_store_memory::Fault as Injected;
 
 use super::{Executed, Opened, takes_place};
@@ -48,11 +50,11 @@ impl<S: Store> Opened for Faulty<S> {
         }
     }
 
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
         if self.poisoned {
             return Err(StoreError::Fatal(Cause::new("the store was not opened anew")));
         }
-        self.store.look(batch)
+        self.store.was_committed(batch)
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
@@ -61,14 +63,27 @@ impl<S: Store> Opened for Faulty<S> {
         Ok(())
     }
 
-    fn changed(&mut self, told: bool) -> Result<bool, StoreError> {
-        let noticed = self.store.changed()?;
+    fn news(&mut self, wrote: bool, held: &[LeaseToken]) -> Result<News, StoreError> {
+        let noticed = self.store.news(held)?;
         let first = !std::mem::replace(&mut self.asked, true);
-        if self.notices && told && !noticed && !first {
-            let cause = Cause::new("a commit of another process was not noticed");
-            return Err(StoreError::Corrupt(cause));
+        let lost = if wrote { self.lost(held)? } else { Vec::new() };
+        if self.notices && wrote && !first && noticed != (News { wrote, lost: lost.clone() }) {
+            let cause = "a commit of another process, or a lost lease, was not noticed";
+            return Err(StoreError::Corrupt(Cause::new(cause)));
         }
-        Ok(told)
+        Ok(News { wrote, lost })
+    }
+}
+
+impl<S: Store> Faulty<S> {
+    /// Which of these leases are gone, told from the rows.
+    fn lost(&self, held: &[LeaseToken]) -> Result<Vec<LostLease>, StoreError> {
+        let ids: Vec<JobId> = held.iter().map(|token| token.job).collect();
+        let jobs = self.store.reader()?.jobs(&ids)?;
+        let lost = held.iter().zip(jobs).filter_map(|(token, row)| {
+            LostLease::check(*token, row.map(|row| (row.job.state.view(), row.job.epoch)))
+        });
+        Ok(lost.collect())
     }
 }
 

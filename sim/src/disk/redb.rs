@@ -82,8 +82,8 @@ impl Store for Shared {
         self.with(|store| store.commit(now, batch))
     }
 
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
-        self.with(|store| store.look(batch))
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+        self.with(|store| store.was_committed(batch))
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {

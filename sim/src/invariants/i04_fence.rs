@@ -30,7 +30,7 @@ fn breach(ledger: &Ledger, story: &Story) -> Option<String> {
                     "#{id}.{epoch} {said:?} was taken, but does not hold the job"
                 ));
             }
-            Deed::Beaten { epoch, held: false } => {
+            Deed::LeaseExtended { epoch, held: false } => {
                 return Some(format!("#{id}.{epoch} was heard, but does not hold the job"));
             }
             Deed::Claimed { epoch: claimed, .. } => {
@@ -70,7 +70,7 @@ mod tests {
     fn a_heartbeat_of_a_token_that_holds_nothing_is_caught() {
         let mut scene = Scene::new();
         scene.store(detail(1));
-        let beat = Deed::Beaten { epoch: Epoch::new(1), held: false };
+        let beat = Deed::LeaseExtended { epoch: Epoch::new(1), held: false };
         assert!(scene.catches_commit("I4", scene.story(1, Some(detail(1)), vec![beat])));
     }
 

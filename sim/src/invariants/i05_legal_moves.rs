@@ -36,7 +36,7 @@ fn is_legal(story: &Story, deed: &Deed) -> bool {
         Deed::Unexplained { .. } => false,
         Deed::Enqueued
         | Deed::Repeated { .. }
-        | Deed::Beaten { .. }
+        | Deed::LeaseExtended { .. }
         | Deed::CancelledAgain
         | Deed::Renewed
         | Deed::FellDue => true,

@@ -10,7 +10,8 @@ use crate::ledger::{Deed, Ledger, Said, Story};
 pub(super) fn check(_: &Ledger, seen: &Seen<'_>) -> Option<String> {
     let Seen::Commit(commit) = seen else { return None };
     let now = commit.out.now;
-    commit.stories.iter().find_map(|story| early(story, now).or_else(|| backoff(story, now)))
+    let wrong = |story| early(story, now).or_else(|| backoff(story, now, commit.spread));
+    commit.stories.iter().find_map(wrong)
 }
 
 fn early(story: &Story, now: Wall) -> Option<String> {
@@ -22,7 +23,7 @@ fn early(story: &Story, now: Wall) -> Option<String> {
     too_early.then(|| format!("#{} became claimable at {now}, due at {}", story.id, job.run_at))
 }
 
-fn backoff(story: &Story, now: Wall) -> Option<String> {
+fn backoff(story: &Story, now: Wall, spread: Millis) -> Option<String> {
     let (job, before) = (story.row()?, story.before.as_ref()?);
     let deeds = story.deeds.as_slice();
     let simple = deeds.iter().skip(1).all(|deed| matches!(deed, Deed::Claimed { .. }));
@@ -38,6 +39,8 @@ fn backoff(story: &Story, now: Wall) -> Option<String> {
         Some(asked) => (i128::from(asked.get()), i128::from(asked.get())),
         None => bounds(&before.retry, before.attempts),
     };
+    // It was decided by the clock as the commit first read it.
+    let least = least - i128::from(spread.get());
     let wrong = !(least..=most).contains(&i128::from(wait));
     wrong.then(|| {
         let policy = before.retry;

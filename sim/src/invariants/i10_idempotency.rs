@@ -43,6 +43,8 @@ fn is_alive(ledger: &Ledger, commit: &Commit<'_>, key: &IdempotencyKey) -> bool 
     let row = story.map_or_else(|| ledger.row(known.job), |story| story.before.as_ref());
     let settled = story.is_some_and(|story| !story.deeds.is_empty());
     let finished = settled || row.is_none_or(|job| job.state.name().is_finished());
+    // One that was replayed only after the commit had looked was finished then.
+    let finished = finished || ledger.was_overtaken(commit, known.job);
     !finished || known.created_at.plus(window) > commit.out.now.max(ledger.latest)
 }
 

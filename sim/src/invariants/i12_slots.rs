@@ -8,7 +8,7 @@ use crate::ledger::Ledger;
 pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
     match seen {
         Seen::Quiet(quiet) => slots(quiet).or_else(|| leases(ledger, quiet)),
-        Seen::Made(made) => beats(made),
+        Seen::Made(made) => heartbeats(made),
         Seen::Started(started) => {
             let (slots, busy) = (started.slots, started.alive.len());
             let run = started.run.job.token();
@@ -30,9 +30,9 @@ fn leases(ledger: &Ledger, quiet: &Quiet<'_>) -> Option<String> {
     Some(format!("{} holds #{leaked} without knowing it", quiet.worker))
 }
 
-fn beats(made: &Made<'_>) -> Option<String> {
+fn heartbeats(made: &Made<'_>) -> Option<String> {
     // What a handler said while it ran may still be on its way.
-    let plain = made.batch.beats.iter().filter(|beat| beat.progress.is_none());
+    let plain = made.batch.heartbeats.iter().filter(|beat| beat.progress.is_none());
     let mut tokens = plain.map(|beat| beat.token);
     let ended = tokens.find(|token| made.ended.contains(token))?;
     Some(format!("a heartbeat for #{ended}, whose handler has returned"))
@@ -43,7 +43,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use windlass_core::machine::Phase;
-    use windlass_core::store::Beat;
+    use windlass_core::store::Heartbeat;
 
     use super::super::testing::{Scene, leased, quiet, worker};
     use super::super::{Made, Seen};
@@ -64,7 +64,7 @@ mod tests {
     fn a_heartbeat_for_a_handler_that_has_returned_is_caught() {
         let mut scene = Scene::new();
         let token = leased(1, 1, 5_000).job.token();
-        scene.batch.beats.push(Beat { token, extend: None, progress: None });
+        scene.batch.heartbeats.push(Heartbeat { token, extend: None, progress: None });
         let (alive, ended) = (BTreeSet::new(), BTreeSet::from([token]));
         let (phase, batch) = (Phase::Running, &scene.batch);
         let made = Made { phase, batch, alive: &alive, ended: &ended };

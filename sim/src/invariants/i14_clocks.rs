@@ -20,7 +20,7 @@ pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
 fn healthy(ledger: &Ledger, commit: &Commit<'_>, story: &Story) -> Option<String> {
     let life = ledger.life(story.id)?;
     let length = story.before.as_ref().and_then(Job::lease)?.length.get();
-    let silent = commit.at.saturating_sub(life.heard);
+    let silent = commit.read.saturating_sub(life.heard);
     // The clock was set since the holder was heard from, so that its length seems to be over, and
     // the process that reaps has had no chance to see that.
     let unaware = commit.step_seen.is_none_or(|seen| seen < life.heard);

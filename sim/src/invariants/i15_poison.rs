@@ -25,7 +25,7 @@ fn acknowledges(answer: &Answer) -> bool {
         Answer::EnqueuedMany(results) => results.iter().any(Result::is_ok),
         Answer::Settled(result) => result.is_ok(),
         Answer::SettledMany(results) => results.iter().any(Result::is_ok),
-        Answer::Beaten(result) => result.is_ok(),
+        Answer::LeaseExtended(result) => result.is_ok(),
         Answer::Admin(result) => result.is_ok(),
         Answer::Jobs(runs) => !runs.is_empty(),
         Answer::Refused(_) => false,

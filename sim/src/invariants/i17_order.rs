@@ -1,9 +1,10 @@
 //! I17: within a queue, no job is claimed while a better-ranked one that the same demand wants
-//! stays behind.
+//! stays behind, unless another transaction held it, or it became ready or its queue was opened
+//! only after the claim looked.
 
 use std::collections::BTreeMap;
 
-use windlass_core::{QueueName, Rank};
+use windlass_core::{Kind, QueueName, Rank};
 
 use super::Seen;
 use crate::ledger::Ledger;
@@ -14,14 +15,18 @@ pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
     for (claim, claimed) in commit.batch.claims.iter().zip(&commit.out.claims) {
         let mut worst: BTreeMap<&QueueName, Rank> = BTreeMap::new();
         for leased in &claimed.jobs {
-            let rank = leased.job.rank();
+            let rank = leased.job.rank;
             let entry = worst.entry(&leased.job.queue).or_insert(rank);
             *entry = (*entry).max(rank);
         }
+        worst.retain(|queue, _| !ledger.queue_was_overtaken(commit, queue));
         for (queue, worst) in worst {
-            let mut left =
-                ledger.heads(queue).filter(|(kind, _)| claim.demand.kinds.includes(kind));
-            if let Some((_, best)) = left.find(|(_, rank)| **rank < worst) {
+            let kinds = |kind: &Kind| claim.demand.kinds.includes(kind);
+            let mut left = ledger.ready(queue, kinds).take_while(|rank| *rank < worst);
+            let seen = |rank: &Rank| {
+                !ledger.was_overtaken(commit, rank.id) && !commit.skipped.contains(&rank.id)
+            };
+            if let Some(best) = left.find(seen) {
                 return Some(format!("#{} was claimed before #{}", worst.id, best.id));
             }
         }

@@ -21,6 +21,10 @@ mod i14_clocks;
 mod i15_poison;
 mod i16_latch;
 mod i17_order;
+mod i18_tokens;
+mod i19_store_clock;
+mod i20_limits;
+mod i21_lost_leases;
 #[cfg(test)]
 mod testing;
 
@@ -28,7 +32,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use windlass_core::machine::{Answer, Phase, Request, Run, Wakeup};
-use windlass_core::store::{Batch, Dump, JobDetail};
+use windlass_core::store::{Answers, Batch, Dump, JobDetail};
 use windlass_core::{LeaseToken, Wall, WorkerId};
 
 use crate::ledger::{Commit, Ledger};
@@ -40,6 +44,8 @@ pub enum Seen<'a> {
     Commit(&'a Commit<'a>),
     /// The same commit, once the ledger holds it.
     Noted(&'a Commit<'a>),
+    /// A transaction was answered; it has committed nothing yet.
+    Answered(Answered<'a>),
     /// A machine made a batch.
     Made(Made<'a>),
     /// A machine answers a client.
@@ -50,8 +56,19 @@ pub enum Seen<'a> {
     Quiet(Quiet<'a>),
     /// Some process has been well for a while.
     Calm(Calm),
+    /// A process has been well for a while.
+    Watched(Watched<'a>),
     /// Everything that is stored, or that a crash has left.
     Image(Image<'a>),
+}
+
+/// A transaction was answered by the store's own clock.
+#[derive(Debug)]
+pub struct Answered<'a> {
+    /// The answers.
+    pub answers: &'a Answers,
+    /// When that clock was last set back, in true time.
+    pub set_back: Option<u64>,
 }
 
 /// A machine made a batch.
@@ -137,6 +154,21 @@ pub struct Calm {
     pub slack_ms: u64,
 }
 
+/// A process that has been running and well for a while.
+#[derive(Debug)]
+pub struct Watched<'a> {
+    /// What time it is.
+    pub at: u64,
+    /// Since when it has been well.
+    pub since: u64,
+    /// The local runs whose handler runs.
+    pub alive: &'a BTreeSet<LeaseToken>,
+    /// Those that were told to stop.
+    pub stopped: &'a BTreeSet<LeaseToken>,
+    /// How long it may take until a handler is told that its lease is lost.
+    pub patience_ms: u64,
+}
+
 /// Everything that is stored.
 #[derive(Debug)]
 pub struct Image<'a> {
@@ -199,6 +231,10 @@ table! {
     i15_poison, "I15 poison", "after the store failed nothing is acknowledged until reopened";
     i16_latch, "I16 latch", "a machine that drains claims nothing and releases nothing that runs";
     i17_order, "I17 order", "no job is claimed before a better-ranked one of its queue";
+    i18_tokens, "I18 tokens", "no lease token is given out twice";
+    i19_store_clock, "I19 store clock", "the store's clock is never behind a row it answered";
+    i20_limits, "I20 limits", "nothing starts above a limit or in a paused queue";
+    i21_lost_leases, "I21 lost leases", "a handler learns within two checks that its lease is lost";
 }
 
 /// The first violation of something seen.

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use windlass_core::store::{Batch, Dump, JobDetail, Outcomes};
 use windlass_core::{
-    BatchId, Counts, Epoch, Job, JobId, Kind, Lease, LeaseLength, LeaseToken, NewJob, Payload,
-    Policy, ProcessId, Queue, QueueName, QueueRow, QueueSettings, State, Wall, WorkerId,
+    BatchId, Counts, Epoch, Job, JobId, Kind, Lease, LeaseLength, LeaseToken, Millis, NewJob,
+    Payload, Policy, ProcessId, Queue, QueueName, QueueRow, QueueSettings, State, Wall, WorkerId,
 };
 
 use super::{Quiet, Seen, first_violation};
-use crate::ledger::{Commit, Deed, Ledger, Story};
+use crate::ledger::{Barren, Commit, Deed, Ledger, Story};
 
 /// The wall clock of every scene.
 pub(super) const NOW: i64 = 1_000;
@@ -21,7 +21,7 @@ pub(super) struct Scene {
     pub(super) queues: Vec<QueueRow>,
     pub(super) at: u64,
     pub(super) step_seen: Option<u64>,
-    pub(super) barren: u32,
+    pub(super) barren: Barren,
 }
 
 impl Scene {
@@ -30,7 +30,15 @@ impl Scene {
         let out = Outcomes { now: Wall::new(NOW), ..Outcomes::default() };
         let ledger = Ledger::default();
         let batch = Batch::new(id, Policy::default());
-        Self { ledger, batch, out, queues: Vec::new(), at: 100_000, step_seen: None, barren: 0 }
+        Self {
+            ledger,
+            batch,
+            out,
+            queues: Vec::new(),
+            at: 100_000,
+            step_seen: None,
+            barren: Barren::default(),
+        }
     }
 
     /// Puts a job into the ledger, as if a commit had stored it.
@@ -43,6 +51,8 @@ impl Scene {
         self.ledger.sent.entry("1".into()).or_default().delivered += 2;
         let (batch, out) = (self.batch.clone(), self.out.clone());
         self.ledger.take_in(&commit_of(&batch, &out, vec![story], Vec::new(), self.at));
+        let life = self.ledger.life_mut(id).expect("it was stored above");
+        life.moved = 0;
         let life = self.ledger.life_mut(id).expect("it was stored above");
         (life.epoch, life.claims, life.heard) = (epoch, claims, self.at);
         assert_eq!(held.is_some(), claims > 0);
@@ -102,6 +112,18 @@ impl Scene {
         !self.breaks(rule, story)
     }
 
+    /// Whether this rule finds something once the ledger holds the commit.
+    pub(super) fn noted_breaks(&self, rule: &str, story: Story) -> bool {
+        let all = super::INVARIANTS;
+        let rule = all.iter().find(|one| one.name.starts_with(&format!("{rule} ")));
+        let rule = rule.expect("a rule of the table");
+        (rule.check)(&self.ledger, &Seen::Noted(&self.commit(vec![story]))).is_some()
+    }
+
+    pub(super) fn noted_breaks_not(&self, rule: &str, story: Story) -> bool {
+        !self.noted_breaks(rule, story)
+    }
+
     pub(super) fn catches_noted(&self, rule: &str) -> bool {
         self.catches(rule, &Seen::Noted(&self.commit(vec![])))
     }
@@ -118,9 +140,23 @@ fn commit_of<'a>(
     queues: Vec<QueueRow>,
     at: u64,
 ) -> Commit<'a> {
-    let process = ProcessId(1);
-    let (step_seen, barren) = (None, 0);
-    Commit { at, process, step_seen, barren, batch, out, stories, queues }
+    Commit {
+        at,
+        process: ProcessId(1),
+        step_seen: None,
+        barren: Barren::default(),
+        number: 1,
+        seen: 0,
+        asked: at,
+        read: at,
+        spread: Millis::default(),
+        skipped: Vec::new(),
+        set_back: None,
+        batch,
+        out,
+        stories,
+        queues,
+    }
 }
 
 fn rows(ledger: &Ledger) -> Vec<QueueRow> {

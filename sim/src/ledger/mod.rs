@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::store::{Batch, JobDetail, Outcomes};
 use windlass_core::{
-    Counts, Epoch, Gate, IdempotencyKey, Job, JobId, Kind, LeaseToken, Payload, ProcessId, Queue,
-    QueueName, QueueRow, Rank, State, View, Wall, WorkerId,
+    Counts, Epoch, Gate, IdempotencyKey, Job, JobId, Kind, LeaseToken, Millis, Payload, ProcessId,
+    Queue, QueueName, QueueRow, Rank, State, View, Wall, WorkerId,
 };
 
 pub use story::{Deed, Said, Story, tell};
@@ -30,6 +30,12 @@ pub struct Life {
     pub verdicts: u32,
     /// The reports that were taken, by epoch.
     pub reports: Vec<(Epoch, Said)>,
+    /// The number of the commit that last changed its row.
+    pub moved: u64,
+    /// When the commit that changed it read the clock, in true time.
+    pub read: u64,
+    /// When its last lease that is over ended, in true time.
+    pub lease_ended: u64,
     /// When its holder was last heard from, in true time.
     pub heard: u64,
     /// The same, as the commit read the wall clock.
@@ -42,6 +48,15 @@ pub struct Life {
     pub all_claims: u32,
 }
 
+/// Reaping commits of one process, in a row, that have written nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Barren {
+    /// Number of these commits.
+    pub commits: u32,
+    /// The most leases there were at one of them.
+    pub leases: usize,
+}
+
 /// A commit that took place.
 #[derive(Debug)]
 pub struct Commit<'a> {
@@ -52,8 +67,22 @@ pub struct Commit<'a> {
     /// When that process could last see a step of the wall clock, in true time: until it made the
     /// batch, or by the clock that the commit read.
     pub step_seen: Option<u64>,
-    /// How many reaping commits in a row, this one included, have written nothing.
-    pub barren: u32,
+    /// The reaping commits in a row, this one included, that have written nothing.
+    pub barren: Barren,
+    /// Its number: one more than the commits before it.
+    pub number: u64,
+    /// How many commits there were when it was answered first.
+    pub seen: u64,
+    /// When that was, in true time.
+    pub asked: u64,
+    /// When it read the instant that it bears, in true time.
+    pub read: u64,
+    /// How much later it read the clock last than first.
+    pub spread: Millis,
+    /// The jobs it left out because other transactions held them.
+    pub skipped: Vec<JobId>,
+    /// When that clock was last set back, in true time.
+    pub set_back: Option<u64>,
     /// What was asked.
     pub batch: &'a Batch,
     /// What came of it.
@@ -93,13 +122,21 @@ pub struct Ledger {
     leased: BTreeSet<(Wall, JobId)>,
     counts: BTreeMap<(QueueName, Kind), Counts>,
     queues: BTreeMap<QueueName, Queue>,
+    /// The number of the commit that last changed a queue.
+    queues_moved: BTreeMap<QueueName, u64>,
     holders: BTreeMap<WorkerId, BTreeSet<LeaseToken>>,
     /// Keys that were used.
     pub keys: BTreeMap<IdempotencyKey, KeyLife>,
+    /// Every lease that was given out.
+    pub tokens: BTreeSet<LeaseToken>,
+    /// Every lease that a local handler was started with.
+    pub started: BTreeSet<LeaseToken>,
     /// What clients have sent, by their payloads.
     pub sent: BTreeMap<String, Sent>,
     /// The latest the wall clock has read in a commit; it may have been set back since.
     pub latest: Wall,
+    /// Commits that took place.
+    pub commits: u64,
     /// Jobs stored.
     pub created: u64,
     /// Jobs removed.
@@ -115,6 +152,18 @@ impl Ledger {
     /// The same, to be changed.
     pub fn life_mut(&mut self, id: JobId) -> Option<&mut Life> {
         self.lives.get_mut(&id)
+    }
+
+    /// Whether another commit has changed a job after this one was first answered.
+    pub fn was_overtaken(&self, commit: &Commit<'_>, id: JobId) -> bool {
+        let moved = self.lives.get(&id).map_or(0, |life| life.moved);
+        moved > commit.seen && moved != commit.number
+    }
+
+    /// Whether another commit has changed a queue after this one was first answered.
+    pub fn queue_was_overtaken(&self, commit: &Commit<'_>, name: &QueueName) -> bool {
+        let moved = self.queues_moved.get(name).copied().unwrap_or(0);
+        moved > commit.seen && moved != commit.number
     }
 
     /// The row of a job that is stored.
@@ -178,10 +227,15 @@ impl Ledger {
         self.queues.values()
     }
 
-    /// The best-ranked ready job per kind of a queue.
-    pub fn heads(&self, queue: &QueueName) -> impl Iterator<Item = (&Kind, &Rank)> {
-        let of_queue = self.ready.iter().filter(move |((name, _), _)| name == queue);
-        of_queue.filter_map(|((_, kind), ranks)| Some((kind, ranks.first()?)))
+    /// The ready jobs of a queue whose kind is wanted, the best-ranked first.
+    pub fn ready(
+        &self,
+        queue: &QueueName,
+        wanted: impl Fn(&Kind) -> bool,
+    ) -> impl Iterator<Item = Rank> {
+        let of_queue = self.ready.iter().filter(|((name, kind), _)| name == queue && wanted(kind));
+        let ranks: BTreeSet<Rank> = of_queue.flat_map(|(_, ranks)| ranks).copied().collect();
+        ranks.into_iter()
     }
 
     /// Whether some ready job of an open queue is wanted.
@@ -202,17 +256,35 @@ impl Ledger {
 
     /// Takes in a commit that took place.
     pub fn take_in(&mut self, commit: &Commit<'_>) {
+        self.commits += 1;
         self.latest = self.latest.max(commit.out.now);
         for row in &commit.queues {
-            self.queues.insert(row.queue.name.clone(), row.queue.clone());
+            let before = self.queues.insert(row.queue.name.clone(), row.queue.clone());
+            if before.as_ref() != Some(&row.queue) {
+                self.queues_moved.insert(row.queue.name.clone(), commit.number);
+            }
         }
         for story in &commit.stories {
-            self.note(story, commit.at, commit.out.now);
+            self.note(story, commit.asked, commit.out.now.minus(commit.spread));
+            self.note_move(story, commit);
             self.replace(story.id, story.after.clone());
         }
     }
 
-    fn note(&mut self, story: &Story, at: u64, wall: Wall) {
+    /// Notes when a row changed, and when a lease ended.
+    fn note_move(&mut self, story: &Story, commit: &Commit<'_>) {
+        let Some(life) = self.lives.get_mut(&story.id) else { return };
+        if story.before.as_ref() != story.row() {
+            (life.moved, life.read) = (commit.number, commit.read);
+        }
+        let token = |job: &Job| job.lease().map(|_| job.token());
+        let before = story.before.as_ref().and_then(token);
+        if before.is_some() && before != story.row().and_then(token) {
+            life.lease_ended = commit.at;
+        }
+    }
+
+    fn note(&mut self, story: &Story, asked: u64, wall: Wall) {
         if story.deeds.contains(&Deed::Enqueued)
             && let Some(detail) = &story.after
         {
@@ -235,10 +307,11 @@ impl Ledger {
                     life.epoch = life.epoch.max(*epoch);
                     life.claims += 1;
                     life.all_claims += 1;
-                    (life.heard, life.heard_wall) = (at, wall);
+                    (life.heard, life.heard_wall) = (asked, wall);
+                    self.tokens.insert(LeaseToken { job: story.id, epoch: *epoch });
                 }
-                Deed::Beaten { .. } | Deed::Renewed => {
-                    (life.heard, life.heard_wall) = (at, wall);
+                Deed::LeaseExtended { .. } | Deed::Renewed => {
+                    (life.heard, life.heard_wall) = (asked, wall);
                 }
                 Deed::Removed { .. } => self.removed += 1,
                 Deed::Enqueued
@@ -266,6 +339,9 @@ impl Ledger {
             given_back: 0,
             verdicts: 0,
             reports: Vec::new(),
+            moved: 0,
+            read: 0,
+            lease_ended: 0,
             heard: 0,
             heard_wall: Wall::default(),
             cancelled: false,
@@ -291,7 +367,7 @@ impl Ledger {
         let place = (job.queue.clone(), job.kind.clone());
         match &job.state {
             State::Queued { ready: true, .. } => {
-                put(self.ready.entry(place.clone()).or_default(), job.rank(), add);
+                put(self.ready.entry(place.clone()).or_default(), job.rank, add);
             }
             State::Queued { ready: false, .. } => {
                 put(&mut self.scheduled, (job.run_at, job.id), add);

@@ -65,7 +65,7 @@ pub enum Deed {
         epoch: Epoch,
     },
     /// A heartbeat was taken.
-    Beaten {
+    LeaseExtended {
         /// By which token.
         epoch: Epoch,
         /// Whether that token held the job.
@@ -192,7 +192,7 @@ fn claims(out: &Outcomes) -> impl Iterator<Item = (JobId, (Epoch, &WorkerId))> {
 fn touched(ledger: &Ledger, batch: &Batch, out: &Outcomes) -> Vec<JobId> {
     let mut ids: Vec<JobId> = Vec::new();
     ids.extend(batch.settles.iter().map(|settle| settle.token.job));
-    ids.extend(batch.beats.iter().map(|beat| beat.token.job));
+    ids.extend(batch.heartbeats.iter().map(|beat| beat.token.job));
     ids.extend(batch.admin.iter().filter_map(|command| match command {
         Admin::Cancel(id) | Admin::Replay(id) | Admin::Delete(id) => Some(*id),
         _ => None,
@@ -229,11 +229,11 @@ fn tell_reports(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch, out: &Outcom
             draft.story.deeds.push(Deed::Repeated { said, epoch });
         }
     }
-    for (beat, result) in batch.beats.iter().zip(&out.beats) {
+    for (beat, result) in batch.heartbeats.iter().zip(&out.heartbeats) {
         let (Ok(_), Some(draft)) = (result, drafts.get_mut(&beat.token.job)) else { continue };
         let epoch = beat.token.epoch;
         let held = draft.state == Some(StateName::Processing) && draft.epoch == epoch;
-        draft.story.deeds.push(Deed::Beaten { epoch, held });
+        draft.story.deeds.push(Deed::LeaseExtended { epoch, held });
     }
 }
 
@@ -348,7 +348,7 @@ impl Draft {
     /// Whether its lease ends elsewhere, though nobody was heard.
     fn is_renewed(&self) -> bool {
         let until = |job: &Job| job.lease().map(|lease| lease.until);
-        let heard = self.story.deeds.iter().any(|deed| matches!(deed, Deed::Beaten { .. }));
+        let heard = self.story.deeds.iter().any(|deed| matches!(deed, Deed::LeaseExtended { .. }));
         !heard && self.story.before.as_ref().and_then(until) != self.story.row().and_then(until)
     }
 }

@@ -2,17 +2,18 @@
 //! A crash may come before, in, or after each; and each may fail in every way.
 
 use windlass_core::machine::StoreCall;
-use windlass_core::store::{Batch, Cause, CommitError, Outcomes, StoreError};
-use windlass_core::{BatchId, Now, ProcessId};
+use windlass_core::store::{Batch, Cause, CommitError, News, Outcomes, StoreError};
+use windlass_core::{BatchId, JobId, LeaseToken, Millis, Now, ProcessId};
 use windlass_store_memory::Fault as Injected;
 
 use super::World;
 use super::event::Event;
 use super::process::Up;
+use super::transaction::OpenCommit;
 use crate::disk::Executed;
 use crate::faults::Fault;
 use crate::invariants::{Made, Seen};
-use crate::ledger::{Commit, Deed, Said, tell};
+use crate::ledger::{Barren, Commit, Deed, Said, tell};
 
 /// A call of the store that is under way.
 #[derive(Debug)]
@@ -20,34 +21,52 @@ use crate::ledger::{Commit, Deed, Said, tell};
 pub(super) enum Call {
     /// Asked, not done yet.
     Asked(StoreCall),
+    /// A commit that goes step by step.
+    Open(Box<OpenCommit>),
     /// A commit that was made, or not, when the clocks read this.
     Committed { batch: Batch, executed: Executed, read: Now },
-    /// Looked for.
-    Looked(BatchId, Result<bool, StoreError>),
+    /// Asked whether it was committed.
+    WasCommitted(BatchId, Result<bool, StoreError>),
     /// Opened anew.
     Reopened(Result<(), StoreError>),
-    /// Checked for changes.
-    Checked(Result<bool, StoreError>),
+    /// Asked for news.
+    News(Result<News, StoreError>),
 }
 
-/// Who makes a commit.
-#[derive(Debug, Clone, Copy)]
-struct By {
-    process: ProcessId,
-    step_seen: Option<u64>,
-    barren: u32,
+/// Who makes a commit, and what it has seen.
+#[derive(Debug, Clone)]
+pub(super) struct By {
+    pub(super) process: ProcessId,
+    pub(super) step_seen: Option<u64>,
+    pub(super) barren: Barren,
+    /// How many commits there were when it was answered first.
+    pub(super) seen: u64,
+    /// When it was answered first, and when it read the instant that it bears, in true time.
+    pub(super) asked: u64,
+    pub(super) read: u64,
+    /// How much later the clock was read last than first.
+    pub(super) spread: Millis,
+    /// The jobs that it left out because others held them.
+    pub(super) skipped: Vec<JobId>,
 }
 
 /// Commits of one process that come closer together than this follow each other at once.
 const AT_ONCE: u64 = 500;
 
 impl Up {
-    /// Counts reaping commits in a row that write nothing.
-    fn note_barren(&mut self, now: u64, batch: &Batch, out: Option<&Outcomes>) {
+    /// Counts reaping commits in a row that write nothing, while there are so many leases.
+    pub(super) fn note_barren(
+        &mut self,
+        now: u64,
+        batch: &Batch,
+        out: Option<&Outcomes>,
+        leases: usize,
+    ) {
         let barren = batch.reap.is_some() && out.is_some_and(|out| !out.wrote);
-        let at_once = now - self.barren.1 < AT_ONCE;
-        let before = if at_once { self.barren.0 } else { 0 };
-        self.barren = (if barren { before + 1 } else { 0 }, now);
+        let (before, at) = self.barren;
+        let before = if barren && now - at < AT_ONCE { before } else { Barren::default() };
+        let (commits, leases) = (before.commits + u32::from(barren), before.leases.max(leases));
+        self.barren = (Barren { commits, leases }, now);
     }
 }
 
@@ -62,7 +81,7 @@ impl World {
         let Some(call) = up.machine.poll_store(now) else { return false };
         let boot = up.boot;
         if let StoreCall::Commit(batch) = &call {
-            up.made_with = up.sight;
+            up.made_with = (up.sight, now.wall);
             let phase = up.machine.phase();
             let (alive, ended) = (&up.alive, &up.ended);
             let seen = Seen::Made(Made { phase, batch, alive, ended });
@@ -100,14 +119,24 @@ impl World {
             return self.crash(at);
         }
         let done = match call {
+            StoreCall::Commit(batch) if self.options.interleaved => {
+                return self.begin_commit(at, boot, batch);
+            }
             StoreCall::Commit(batch) => {
                 let Some(done) = self.commit(at, batch) else { return };
                 done
             }
-            StoreCall::Look(batch) => Call::Looked(batch, self.look(at, batch)),
+            StoreCall::WasCommitted(batch) => {
+                Call::WasCommitted(batch, self.was_committed(at, batch))
+            }
             StoreCall::Reopen => Call::Reopened(self.reopen(at)),
-            StoreCall::Check => Call::Checked(self.check(at)),
+            StoreCall::News(held) => Call::News(self.news(at, &held)),
         };
+        self.done(at, boot, done);
+    }
+
+    /// The store has done what a process has asked for; the process hears of it after a while.
+    pub(super) fn done(&mut self, at: usize, boot: u64, done: Call) {
         if self.strikes(Fault::CrashAfterCommit, self.options.rate / 8) {
             return self.crash(at);
         }
@@ -121,9 +150,8 @@ impl World {
     pub(super) fn commit(&mut self, at: usize, batch: Batch) -> Option<Call> {
         let up = self.processes[at].up.as_mut()?;
         let now = up.clock.now(&self.wall, self.now);
-        // The batch says what the store's clock should read, and the commit compares the two.
-        up.made_with.read(now, self.now);
-        let step_seen = up.made_with.step_seen;
+        let (sight, made) = up.made_with;
+        let step_seen = sight.step_seen_by_commit(made, now.wall, self.now);
         let crashes = self.strikes(Fault::CrashInCommit, self.options.rate / 8);
         if crashes && self.luck.chance(500) {
             self.crash(at);
@@ -132,15 +160,21 @@ impl World {
         let fault = if crashes { None } else { self.draw_fault(&batch) };
         let up = self.processes[at].up.as_mut()?;
         let executed = self.disk.commit(&mut up.handle, now.wall, &batch, fault);
-        if batch.claims.iter().any(|claim| !claim.takers.is_empty()) || executed.result.is_err() {
-            up.hungry_since = None;
-        }
-        up.note_barren(self.now, &batch, executed.outcomes());
-        let by = By { process: ProcessId(up.boot), step_seen, barren: up.barren.0 };
-        if let Some(outcomes) = executed.outcomes() {
-            self.observe(by, &batch, outcomes);
-        }
-        self.note_result(at, &executed);
+        let process = ProcessId(up.boot);
+        let (asked, read, skipped) = (self.now, self.now, Vec::new());
+        let spread = Millis::default();
+        let seen = self.ledger.commits;
+        let by = By {
+            process,
+            step_seen,
+            barren: Barren::default(),
+            seen,
+            asked,
+            read,
+            spread,
+            skipped,
+        };
+        self.executed(at, by, &batch, &executed);
         if crashes {
             self.crash(at);
             return None;
@@ -148,8 +182,22 @@ impl World {
         Some(Call::Committed { batch, executed, read: now })
     }
 
+    /// Takes in what became of a commit of a process.
+    pub(super) fn executed(&mut self, at: usize, mut by: By, batch: &Batch, executed: &Executed) {
+        let Some(up) = self.processes[at].up.as_mut() else { return };
+        if batch.claims.iter().any(|claim| !claim.takers.is_empty()) || executed.result.is_err() {
+            up.hungry_since = None;
+        }
+        up.note_barren(self.now, batch, executed.outcomes(), self.ledger.leases());
+        by.barren = up.barren.0;
+        if let Some(outcomes) = executed.outcomes() {
+            self.observe(by, batch, outcomes);
+        }
+        self.note_result(at, executed);
+    }
+
     /// How this commit fails, if it does.
-    fn draw_fault(&mut self, batch: &Batch) -> Option<Injected> {
+    pub(super) fn draw_fault(&mut self, batch: &Batch) -> Option<Injected> {
         if self.full_until > self.now {
             let grows = !batch.enqueues.is_empty() || !batch.claims.is_empty();
             return (grows || self.luck.chance(500)).then_some(Injected::Full);
@@ -168,16 +216,20 @@ impl World {
         })
     }
 
-    fn look(&mut self, at: usize, batch: BatchId) -> Result<bool, StoreError> {
+    fn was_committed(&mut self, at: usize, batch: BatchId) -> Result<bool, StoreError> {
         if self.strikes(Fault::LookFails, 200) {
             let cause = Cause::new("injected fault");
             let busy = self.luck.chance(500);
             return Err(if busy { StoreError::Busy(cause) } else { StoreError::Fatal(cause) });
         }
-        match self.processes[at].up.as_mut() {
-            Some(up) => up.handle.look(batch),
-            None => Err(StoreError::Busy(Cause::new("nobody asks"))),
+        let Some(up) = self.processes[at].up.as_mut() else {
+            return Err(StoreError::Busy(Cause::new("nobody asks")));
+        };
+        let answer = up.handle.was_committed(batch);
+        if let Err(StoreError::Busy(_)) = &answer {
+            self.coverage.contention("was_committed waited");
         }
+        answer
     }
 
     fn reopen(&mut self, at: usize) -> Result<(), StoreError> {
@@ -190,9 +242,9 @@ impl World {
         }
     }
 
-    fn check(&mut self, at: usize) -> Result<bool, StoreError> {
+    fn news(&mut self, at: usize, held: &[LeaseToken]) -> Result<News, StoreError> {
         match self.processes[at].up.as_mut() {
-            Some(up) => self.disk.changed(&mut up.handle),
+            Some(up) => self.disk.news(&mut up.handle, held),
             None => Err(StoreError::Busy(Cause::new("nobody asks"))),
         }
     }
@@ -209,7 +261,7 @@ impl World {
         let Some(up) = self.up(at, boot) else { return };
         up.called = None;
         match up.call.take() {
-            None | Some(Call::Asked(_)) => return,
+            None | Some(Call::Asked(_) | Call::Open(_)) => return,
             Some(Call::Committed { batch, executed, read }) => {
                 match &executed.result {
                     Ok(_) => up.sight.begin(read),
@@ -218,29 +270,31 @@ impl World {
                 }
                 up.machine.handle_committed(clock, batch, executed.result);
             }
-            Some(Call::Looked(batch, result)) => {
+            Some(Call::WasCommitted(batch, result)) => {
                 up.poisoned |= matches!(result, Err(StoreError::Fatal(_)));
-                up.machine.handle_looked(clock, batch, result);
+                up.machine.handle_was_committed(clock, batch, result);
             }
             Some(Call::Reopened(result)) => {
                 up.poisoned &= result.is_err();
                 up.machine.handle_reopened(clock, result);
             }
-            Some(Call::Checked(result)) => {
+            Some(Call::News(result)) => {
                 if let Err(StoreError::Corrupt(cause)) = &result {
                     let what = cause.to_string();
                     self.fail("I13 no silent stop", what);
                     return;
                 }
-                up.machine.handle_checked(clock, result);
+                up.machine.handle_news(clock, result);
             }
         }
         self.drive(at);
     }
 
     /// Takes a commit that took place into the ledger, and checks it.
-    fn observe(&mut self, by: By, batch: &Batch, out: &Outcomes) {
+    pub(super) fn observe(&mut self, by: By, batch: &Batch, out: &Outcomes) {
         self.coverage.commits += 1;
+        // Where processes bring their own clocks, any of them may be behind another.
+        let set_back = if self.options.interleaved { self.wall.set_back } else { Some(self.now) };
         let stories = tell(&self.ledger, batch, out, |ids| self.disk.jobs(ids));
         let queues = self.disk.queues();
         let commit = Commit {
@@ -248,6 +302,13 @@ impl World {
             process: by.process,
             step_seen: by.step_seen,
             barren: by.barren,
+            number: self.ledger.commits + 1,
+            seen: by.seen,
+            asked: by.asked,
+            read: by.read,
+            spread: by.spread,
+            skipped: by.skipped,
+            set_back,
             batch,
             out,
             stories,
@@ -313,7 +374,7 @@ fn edge(story: &crate::ledger::Story, deed: &Deed) -> Option<&'static str> {
         Deed::Settled { said: Said::Snooze, .. } => "snooze",
         Deed::Settled { said: Said::Release, .. } => "release",
         Deed::Repeated { .. } => "verdict repeated",
-        Deed::Beaten { .. } => "heartbeat",
+        Deed::LeaseExtended { .. } => "heartbeat",
         Deed::Cancelled { from: Queued } => "cancel waiting",
         Deed::Cancelled { from: Processing } => "cancel running",
         Deed::CancelledAgain => "cancel again",
@@ -339,7 +400,7 @@ fn deed_number(deed: &Deed) -> u64 {
         Deed::Enqueued => 1,
         Deed::Settled { said, to, .. } => 10 + 8 * (*said as u64) + (*to as u64),
         Deed::Repeated { .. } => 2,
-        Deed::Beaten { .. } => 3,
+        Deed::LeaseExtended { .. } => 3,
         Deed::Cancelled { .. } => 4,
         Deed::CancelledAgain => 5,
         Deed::Replayed { .. } => 6,
@@ -355,24 +416,24 @@ fn deed_number(deed: &Deed) -> u64 {
 fn call_numbers(at: usize, call: &StoreCall) -> [u64; 4] {
     match call {
         StoreCall::Commit(batch) => [11, at as u64, batch.id.seq, batch.len() as u64],
-        StoreCall::Look(batch) => [12, at as u64, batch.seq, 0],
+        StoreCall::WasCommitted(batch) => [12, at as u64, batch.seq, 0],
         StoreCall::Reopen => [13, at as u64, 0, 0],
-        StoreCall::Check => [14, at as u64, 0, 0],
+        StoreCall::News(held) => [14, at as u64, held.len() as u64, 0],
     }
 }
 
 fn words(call: &StoreCall) -> String {
     let batch = match call {
         StoreCall::Commit(batch) => batch,
-        StoreCall::Look(batch) => return format!("was batch {} committed?", batch.seq),
-        StoreCall::Reopen => return "open the store anew".into(),
-        StoreCall::Check => return "has somebody written?".into(),
+        StoreCall::WasCommitted(batch) => return format!("was batch {} committed?", batch.seq),
+        StoreCall::Reopen => return "reopen the store".into(),
+        StoreCall::News(_) => return "news?".into(),
     };
     let mut parts = vec![format!("commit {}", batch.id.seq)];
     for settle in &batch.settles {
         parts.push(format!("#{} {:?}", settle.token, Said::of(&settle.verdict)));
     }
-    parts.extend(batch.beats.iter().map(|beat| format!("beat #{}", beat.token)));
+    parts.extend(batch.heartbeats.iter().map(|beat| format!("beat #{}", beat.token)));
     parts.extend(batch.admin.iter().map(|command| format!("{command:?}")));
     parts.extend(batch.enqueues.iter().map(|new| format!("enqueue {:?}", new.payload)));
     parts.extend(batch.reap.map(|reap| format!("{reap:?}")));

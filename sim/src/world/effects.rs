@@ -24,6 +24,7 @@ impl World {
                     self.trace.note(&[15, token.job.get(), token.epoch.get()], || {
                         format!("p{at} stops #{token}: {reason:?}")
                     });
+                    up.stopped.insert(token);
                     self.stop(at, token);
                 }
                 Effect::StopAsked => {
@@ -153,6 +154,7 @@ impl World {
         let length = run.job.lease().map_or(1_000, |lease| lease.length.get());
         let behaviour = self.behaviour(token, length);
         let boot = self.boot_of(at).unwrap_or(0);
+        self.ledger.started.insert(token);
         if let Some(up) = self.processes[at].up.as_mut() {
             up.alive.insert(token);
         }
@@ -220,7 +222,7 @@ fn answer_number(answer: &Answer) -> u64 {
         Answer::Settled(Ok(state)) => 5 + 16 * (*state as u64),
         Answer::Settled(Err(_)) => 6,
         Answer::SettledMany(many) => 7 + 16 * many.len() as u64,
-        Answer::Beaten(result) => 8 + u64::from(result.is_ok()),
+        Answer::LeaseExtended(result) => 8 + u64::from(result.is_ok()),
         Answer::Admin(result) => 10 + u64::from(result.is_ok()),
         Answer::Jobs(runs) => 12 + 16 * runs.len() as u64,
         Answer::Refused(_) => 13,

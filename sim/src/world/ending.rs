@@ -9,16 +9,22 @@ use super::World;
 use super::behaviour::queue;
 use super::event::{End, Event, Signal, Who};
 use super::process::Process;
+use crate::faults::Fault;
 
 impl World {
     /// From now on nothing goes wrong.
     pub(super) fn heal(&mut self) {
+        // The last one ends when nothing else goes wrong any more.
+        if self.options.interleaved && self.strikes(Fault::ForeignTransaction, 1_000) {
+            self.hold_foreign();
+        }
         self.healed = Some(self.now);
         self.full_until = 0;
-        self.wall.strobe(0);
+        self.wall.strobe(0, self.now);
         self.trace.note(&[22], || "the world heals".to_owned());
         self.resume_queues();
         for at in 0..self.processes.len() {
+            self.resume(at);
             self.end_hanging(at);
             self.handle(at, Input::Slots(usize::try_from(self.options.slots).unwrap_or(1)));
         }
@@ -82,7 +88,8 @@ impl World {
                 running && up.suspended_until <= self.now && up.call.is_none()
             })
         };
-        self.processes.iter().all(well) && !self.upcoming.values().any(on_its_way)
+        let over = self.strays.is_empty() && self.foreign.is_empty();
+        over && self.processes.iter().all(well) && !self.upcoming.values().any(on_its_way)
     }
 
     /// How long everything may take to come to its end once nothing goes wrong any more: what the

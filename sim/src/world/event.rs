@@ -17,6 +17,14 @@ pub(super) enum Event {
     Wake(usize, u64),
     /// The store does what a process has asked for.
     Execute(usize, u64),
+    /// A transaction of a process takes its next step.
+    Step(usize, u64),
+    /// The store ends a transaction whose process stands still, by the number of its batch.
+    CutOff(usize, u64, u64),
+    /// A transaction that its process has left comes to its end.
+    Land(u64),
+    /// A transaction that belongs to no process is rolled back.
+    Release(u64),
     /// A process hears from the store.
     Answer(usize, u64),
     /// A local handler ends.
@@ -77,7 +85,7 @@ pub(super) enum Who {
     /// A remote worker that polls.
     Poll(usize, u64),
     /// A remote worker that sends a heartbeat.
-    Beat(usize, LeaseToken),
+    Heartbeat(usize, LeaseToken),
     /// A remote worker that reports.
     Report(usize, LeaseToken),
     /// An operator.
@@ -96,7 +104,9 @@ impl fmt::Display for Who {
         match self {
             Self::Producer(wish) => write!(f, "producer with wish {wish}"),
             Self::Poll(at, _) => write!(f, "remote {at}"),
-            Self::Beat(at, token) | Self::Report(at, token) => write!(f, "remote {at} of #{token}"),
+            Self::Heartbeat(at, token) | Self::Report(at, token) => {
+                write!(f, "remote {at} of #{token}")
+            }
             Self::Operator => f.write_str("operator"),
         }
     }
@@ -112,7 +122,7 @@ pub(super) fn request_words(request: &Request) -> String {
         }
         Request::Settle(settle) => settle_words(settle),
         Request::SettleMany(many) => many.iter().map(settle_words).collect::<Vec<_>>().join("; "),
-        Request::Beat(beat) => format!("heartbeat of #{}", beat.token),
+        Request::Heartbeat(beat) => format!("heartbeat of #{}", beat.token),
         Request::Admin(command) => format!("{command:?}"),
         Request::Poll(poll) => {
             format!("{} wants {}, waits {}", poll.worker.id, poll.worker.slots, poll.wait)
@@ -136,7 +146,7 @@ pub(super) fn answer_words(answer: &Answer) -> String {
         Answer::Enqueued(Ok(receipt)) => format!("stored as #{}", receipt.id),
         Answer::Enqueued(Err(refused)) => format!("refused: {refused}"),
         Answer::Settled(Ok(state)) => format!("now {state}"),
-        Answer::Settled(Err(refused)) | Answer::Beaten(Err(refused)) => refused.to_string(),
+        Answer::Settled(Err(refused)) | Answer::LeaseExtended(Err(refused)) => refused.to_string(),
         Answer::Admin(Err(refused)) => refused.to_string(),
         Answer::Jobs(runs) => {
             let tokens = runs.iter().map(|run| format!("#{}", run.job.token()));

@@ -8,10 +8,12 @@ mod call;
 mod effects;
 mod ending;
 mod event;
+mod foreign;
 mod operator;
 mod process;
 mod producer;
 mod remote;
+mod transaction;
 mod trouble;
 
 use std::collections::BTreeMap;
@@ -19,11 +21,13 @@ use std::collections::BTreeMap;
 use windlass_core::machine::Request;
 use windlass_core::store::Dump;
 use windlass_core::{JobId, RequestId};
+use windlass_store_memory::{Holding, Transaction};
 
 use self::event::{Ask, Event, Who};
 use self::process::Process;
 use self::producer::Wish;
 use self::remote::Remote;
+use self::transaction::Stray;
 use crate::clock::WallClock;
 use crate::coverage::Coverage;
 use crate::disk::{Disk, StoreKind, nothing};
@@ -49,6 +53,13 @@ pub struct World {
     next_request: u64,
     wishes: Vec<Wish>,
     remotes: Vec<Remote>,
+    /// Transactions whose process has left them, by number.
+    strays: BTreeMap<u64, Stray>,
+    next_stray: u64,
+    /// Transactions that belong to no process, by number.
+    foreign: BTreeMap<u64, Transaction>,
+    /// When a transaction was last seen that had held its rows for long.
+    held_up: u64,
     ledger: Ledger,
     trace: Trace,
     coverage: Coverage,
@@ -93,18 +104,23 @@ impl World {
     /// The world of these options.
     pub fn new(options: Options, store: StoreKind, with_text: bool) -> Result<Self, String> {
         let seed = options.seed;
+        let holding = if options.optimistic { Holding::Optimistic } else { Holding::Locking };
         let mut world = Self {
             now: 0,
             upcoming: BTreeMap::new(),
             next_event: 0,
             wall: WallClock::default(),
-            disk: Disk::new(store)?,
+            disk: Disk::new(store, holding)?,
             processes: Vec::new(),
             next_boot: 1,
             asks: BTreeMap::new(),
             next_request: 1,
             wishes: Vec::new(),
             remotes: Vec::new(),
+            strays: BTreeMap::new(),
+            next_stray: 1,
+            foreign: BTreeMap::new(),
+            held_up: 0,
             ledger: Ledger::default(),
             trace: Trace::new(with_text),
             coverage: Coverage::default(),
@@ -166,6 +182,10 @@ impl World {
             Event::Boot(at) => self.boot(at),
             Event::Wake(at, boot) => self.wake(at, boot),
             Event::Execute(at, boot) => self.execute(at, boot),
+            Event::Step(at, boot) => self.step(at, boot),
+            Event::CutOff(at, boot, seq) => self.cut_off(at, boot, seq),
+            Event::Land(stray) => self.land(stray),
+            Event::Release(number) => self.release_foreign(number),
             Event::Answer(at, boot) => self.answer(at, boot),
             Event::RunEnds(at, boot, token, end) => self.run_ends(at, boot, token, end),
             Event::Signal(at, boot, signal) => self.signal(at, boot, signal),
@@ -239,7 +259,7 @@ impl World {
         match who {
             Who::Producer(wish) => self.producer_hears(wish, &answer),
             Who::Poll(at, serial) => self.remote_gets(at, serial, answer),
-            Who::Beat(at, token) => self.remote_heard(at, token, &answer),
+            Who::Heartbeat(at, token) => self.remote_heard(at, token, &answer),
             Who::Report(at, token) => self.remote_settled(at, token, &answer),
             Who::Operator => {}
         }

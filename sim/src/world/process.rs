@@ -16,10 +16,12 @@ use super::World;
 use super::behaviour::kind;
 use super::call::Call;
 use super::event::{Event, Signal, Who, request_words};
-use crate::clock::{MAX_SKEW, ProcessClock, Sight};
+use super::transaction::IDLE_TRANSACTION;
+use crate::clock::{FAR_SKEW, MAX_SKEW, ProcessClock, Sight};
 use crate::disk::Handle;
 use crate::faults::Fault;
-use crate::invariants::{Calm, Quiet, Seen};
+use crate::invariants::{Calm, Quiet, Seen, Watched, first_violation};
+use crate::ledger::Barren;
 
 /// A call of the store that takes longer than this is slow.
 const SLOW_CALL: u64 = 150;
@@ -48,18 +50,21 @@ pub(super) struct Up {
     pub(super) alive: BTreeSet<LeaseToken>,
     /// Local runs whose handler has ended.
     pub(super) ended: BTreeSet<LeaseToken>,
+    /// Local runs whose handler was told to stop.
+    pub(super) stopped: BTreeSet<LeaseToken>,
     pub(super) suspended_until: u64,
     pub(super) wake_at: Option<u64>,
     /// The store has failed and was not opened anew since.
     pub(super) poisoned: bool,
-    /// What it has seen of steps of the wall clock, and what it had when it made its last batch.
+    /// What it has seen of steps of the wall clock.
     pub(super) sight: Sight,
-    pub(super) made_with: Sight,
+    /// The same when it made its last batch, and what the wall clock read then.
+    pub(super) made_with: (Sight, Wall),
     pub(super) hungry_since: Option<u64>,
     /// Since when it has been running and well.
     pub(super) well_since: u64,
     /// Reaping commits in a row that have written nothing, and when the last was.
-    pub(super) barren: (u32, u64),
+    pub(super) barren: (Barren, u64),
 }
 
 impl World {
@@ -85,7 +90,8 @@ impl World {
         };
         let skew = if self.options.faults.has(Fault::Skew) {
             self.coverage.fault(Fault::Skew);
-            self.luck.below(2 * MAX_SKEW + 1).cast_signed() - MAX_SKEW.cast_signed()
+            let most = if self.options.interleaved { FAR_SKEW } else { MAX_SKEW };
+            self.luck.below(2 * most + 1).cast_signed() - most.cast_signed()
         } else {
             0
         };
@@ -110,14 +116,15 @@ impl World {
             called: None,
             alive: BTreeSet::new(),
             ended: BTreeSet::new(),
+            stopped: BTreeSet::new(),
             suspended_until: 0,
             wake_at: None,
             poisoned: false,
             sight: Sight::default(),
-            made_with: Sight::default(),
+            made_with: (Sight::default(), Wall::default()),
             hungry_since: None,
             well_since: self.now,
-            barren: (0, 0),
+            barren: (Barren::default(), 0),
         };
         self.processes[at].up = Some(Box::new(up));
         self.trace.note(&[2, at as u64, boot], || format!("p{at} boots as boot {boot}"));
@@ -151,19 +158,20 @@ impl World {
             batch: size(options.batch),
             page: size(options.page),
             tries: u32::try_from(options.tries).unwrap_or(1),
-            waiting_jobs: few(usual.waiting_jobs),
             waiting_reports: few(usual.waiting_reports),
             waiting_admin: few(usual.waiting_admin),
             waiting_polls: few(usual.waiting_polls),
-            ..usual
         };
         config
     }
 
     /// A process vanishes; it boots again after a while.
     pub(super) fn crash(&mut self, at: usize) {
-        let Some(up) = self.processes[at].up.take() else { return };
+        let Some(mut up) = self.processes[at].up.take() else { return };
         self.trace.note(&[3, at as u64, up.boot], || format!("p{at} is gone"));
+        if let Some(Call::Open(open)) = up.call.take() {
+            self.abandon(*open);
+        }
         drop(up);
         let down = self.luck.range(10, if self.healed.is_some() { 100 } else { 4_000 });
         self.after(down, Event::Boot(at));
@@ -280,11 +288,15 @@ impl World {
     /// take place, whatever those who asked for it were told.
     fn exit(&mut self, at: usize) {
         let call = self.processes[at].up.as_mut().and_then(|up| up.call.take());
-        if let Some(Call::Asked(StoreCall::Commit(batch))) = call
-            && self.luck.chance(500)
-        {
-            self.trace.note(&[23, at as u64], || format!("p{at} commits with its last breath"));
-            self.commit(at, batch);
+        match call {
+            Some(Call::Asked(StoreCall::Commit(batch)))
+                if !self.options.interleaved && self.luck.chance(500) =>
+            {
+                self.trace.note(&[23, at as u64], || format!("p{at} commits while it exits"));
+                self.commit(at, batch);
+            }
+            Some(Call::Open(open)) => self.abandon(*open),
+            _ => {}
         }
         let Some(up) = self.processes[at].up.as_ref() else { return };
         let left = up.machine.shutdown_report().left.len() as u64;
@@ -318,6 +330,7 @@ impl World {
 
     fn check_quiet(&mut self, at: usize) {
         let now = self.now;
+        let slow = self.has_slow_transaction();
         let patience_ms = 3 * self.options.change_check_ms + 6 * self.options.commit_ms + 3_000;
         let Some(up) = self.processes[at].up.as_mut() else { return };
         if up.call.is_some() {
@@ -326,6 +339,8 @@ impl World {
         let running = up.machine.phase() == Phase::Running;
         let good = up.machine.health() == Health::Good;
         let demand = &up.demand;
+        // Jobs that a slow transaction holds cannot be claimed.
+        let good = good && !slow;
         // One that stands still overlooks nothing: it cannot look.
         let hungry = running
             && up.suspended_until <= now
@@ -356,7 +371,7 @@ impl World {
         };
         let seen = Seen::Quiet(quiet);
         if self.violation.is_none() {
-            self.violation = crate::invariants::first_violation(&self.ledger, &seen);
+            self.violation = first_violation(&self.ledger, &seen);
         }
     }
 
@@ -376,11 +391,32 @@ impl World {
         }
         let up = self.processes.iter().filter_map(|process| process.up.as_ref());
         let Some(since) = up.map(|up| up.well_since).min() else { return };
-        let since = since.max(self.wall.stepped.unwrap_or(0));
+        if self.has_slow_transaction() {
+            self.held_up = now;
+        }
+        let since = since.max(self.wall.stepped.unwrap_or(0)).max(self.held_up);
         let wall = Wall::new(self.wall.read(now));
         let options = &self.options;
         let slack_ms = 3 * options.change_check_ms + 100 * options.commit_ms + 5_000;
+        let patience_ms = 2 * options.change_check_ms + 20 * options.commit_ms + 1_000;
         self.see(&Seen::Calm(Calm { at: now, since, wall, slack_ms }));
+        for up in self.processes.iter().filter_map(|process| process.up.as_ref()) {
+            let (since, alive, stopped) = (up.well_since, &up.alive, &up.stopped);
+            let watched = Watched { at: now, since, alive, stopped, patience_ms };
+            if self.violation.is_none() {
+                self.violation = first_violation(&self.ledger, &Seen::Watched(watched));
+            }
+        }
+    }
+
+    /// A process that stands still goes on.
+    pub(super) fn resume(&mut self, at: usize) {
+        let (now, sleeps) = (self.now, self.options.mono_sleeps);
+        let Some(up) = self.processes[at].up.as_mut() else { return };
+        if sleeps {
+            up.clock.wake(up.suspended_until.saturating_sub(now));
+        }
+        up.suspended_until = up.suspended_until.min(now);
     }
 
     /// A process stands still for a while.
@@ -396,6 +432,10 @@ impl World {
             up.clock.sleep(millis);
         }
         let boot = up.boot;
+        if let Some(Call::Open(open)) = &up.call {
+            let seq = open.seq();
+            self.after(IDLE_TRANSACTION, Event::CutOff(at, boot, seq));
+        }
         self.trace.note(&[7, at as u64, millis], || format!("p{at} stands still for {millis} ms"));
         if let Some(up) = self.up(at, boot) {
             up.wake_at = Some(now + millis);

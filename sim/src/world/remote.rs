@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use windlass_core::machine::{Answer, Poll, Request, Run};
-use windlass_core::store::{Beat, Settle, Worker, WorkerKind};
+use windlass_core::store::{Heartbeat, Settle, Worker, WorkerKind};
 use windlass_core::{
     Demand, Kinds, LeaseLength, LeaseToken, Millis, QueueName, Queues, Verdict, WorkerId,
 };
@@ -29,7 +29,7 @@ pub(super) struct Remote {
 struct Held {
     length: u64,
     /// Whether it still sends heartbeats.
-    beats: bool,
+    heartbeats: bool,
     verdict: Option<Verdict>,
 }
 
@@ -115,8 +115,8 @@ impl World {
             Behaviour::Hang => (None, None),
             Behaviour::Crash(_) => return self.remote_vanishes(at),
         };
-        let beats = ends.is_some_and(|after| after < length) || self.net.chance(500);
-        self.remotes[at].held.insert(token, Held { length, beats, verdict });
+        let heartbeats = ends.is_some_and(|after| after < length) || self.net.chance(500);
+        self.remotes[at].held.insert(token, Held { length, heartbeats, verdict });
         match ends {
             Some(after) => self.after(after, Event::RemoteEnds(at, token)),
             // A remote handler that hangs is given up by its own worker at last.
@@ -137,19 +137,19 @@ impl World {
 
     pub(super) fn remote_beats(&mut self, at: usize, token: LeaseToken) {
         let Some(held) = self.remotes[at].held.get(&token) else { return };
-        if !held.beats {
+        if !held.heartbeats {
             return;
         }
         let length = held.length;
         let extend = self.net.chance(50).then(|| LeaseLength::new(length).ok()).flatten();
-        let beat = Beat { token, extend, progress: None };
+        let beat = Heartbeat { token, extend, progress: None };
         let to = self.any_process();
-        self.send(to, Who::Beat(at, token), &Request::Beat(beat));
+        self.send(to, Who::Heartbeat(at, token), &Request::Heartbeat(beat));
         self.after(length / 3, Event::RemoteBeat(at, token));
     }
 
     pub(super) fn remote_heard(&mut self, at: usize, token: LeaseToken, answer: &Answer) {
-        let lost = matches!(answer, Answer::Beaten(Err(_)));
+        let lost = matches!(answer, Answer::LeaseExtended(Err(_)));
         // Most drop the work; some go on, and report what nobody wants to hear.
         if lost && self.net.chance(600) {
             self.remotes[at].held.remove(&token);
@@ -158,7 +158,7 @@ impl World {
 
     pub(super) fn remote_ends(&mut self, at: usize, token: LeaseToken) {
         let Some(held) = self.remotes[at].held.get_mut(&token) else { return };
-        held.beats = false;
+        held.heartbeats = false;
         if held.verdict.is_none() {
             self.remotes[at].held.remove(&token);
             return;

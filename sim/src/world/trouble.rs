@@ -25,6 +25,9 @@ impl World {
         if self.strikes(Fault::DiskFull, rate / 4) {
             self.full_until = self.now + self.luck.range(200, 8_000);
         }
+        if self.options.interleaved && self.strikes(Fault::ForeignTransaction, rate / 4) {
+            self.hold_foreign();
+        }
         if self.options.faults.has(Fault::Overload) && self.luck.chance(rate) {
             self.coverage.fault(Fault::Overload);
         }
@@ -76,7 +79,7 @@ impl World {
         }
         if self.strikes(Fault::Strobe, rate) {
             let wobble = self.luck.below(2 * MAX_WOBBLE + 1).cast_signed();
-            self.wall.strobe(wobble - MAX_WOBBLE.cast_signed());
+            self.wall.strobe(wobble - MAX_WOBBLE.cast_signed(), now);
         }
         if self.strikes(Fault::Suspend, rate / 2) {
             let millis = self.luck.range(100, 20_000);
@@ -95,6 +98,8 @@ impl World {
         for at in 0..self.processes.len() {
             self.crash(at);
         }
+        self.strays.clear();
+        self.foreign.clear();
         if let Err(error) = self.disk.power_cut() {
             return self.fail("E5 reopen", error);
         }

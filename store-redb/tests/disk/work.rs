@@ -2,11 +2,11 @@
 //! kind to run on it. A memory store runs along and says what should be there.
 
 use windlass_core::store::{
-    Admin, Batch, ClaimFor, Purge, Reader, Reap, Retention, Settle, Store, Taker,
+    Admin, Batch, ClaimFor, Outcomes, Purge, Reader, Reap, Retention, Settle, Store, Taker,
 };
 use windlass_core::{
     BatchId, Demand, Failure, Fingerprint, Idempotency, IdempotencyKey, JobId, Kind, LeaseToken,
-    Millis, NewJob, Payload, Policy, ProcessId, QueueName, Verdict, Wall, When, WorkerId,
+    Millis, NewJob, Payload, Policy, Priority, ProcessId, QueueName, Verdict, Wall, When, WorkerId,
 };
 use windlass_store_memory::MemoryStore;
 use windlass_store_redb::RedbStore;
@@ -89,11 +89,12 @@ impl Work {
         (self.now, batch)
     }
 
-    /// Runs a batch on the shadow.
-    pub(crate) fn follow(&mut self, now: Wall, batch: &Batch) {
+    /// Runs a batch on the shadow, and says what should come of it.
+    pub(crate) fn follow(&mut self, now: Wall, batch: &Batch) -> Outcomes {
         let out = self.shadow.commit(now, batch).expect("memory does not fail");
         let leased = out.claims.iter().flat_map(|claimed| &claimed.jobs);
         self.held.extend(leased.map(|leased| leased.job.token()));
+        out
     }
 
     /// Fills a store with jobs in every state.
@@ -118,6 +119,7 @@ fn new_job(seq: u64, at: usize) -> NewJob {
     let text = format!("{{\"batch\":{seq},\"at\":{at},\"pad\":\"{}\"}}", "x".repeat(at * 7));
     let mut new = NewJob::new(kind, Payload::new(&text).expect("it is small"));
     new.queue = name(["fast", "slow", "bulk"][at % 3]);
+    new.priority = Priority::new([0, 7, -7][at % 7 % 3]).expect("it is in bounds");
     if at % 4 == 3 {
         new.when = When::At(START.plus(Millis::hours(1)));
     }

@@ -71,7 +71,7 @@ fn refuses_until_reopened(store: &mut SqliteStore, act: &Act) -> bool {
 
 fn is_committed(store: &mut SqliteStore, act: &Act) -> bool {
     let Act::Commit { batch, .. } = act else { return false };
-    store.look(batch.id).expect("a mended disk can be read")
+    store.was_committed(batch.id).expect("a mended disk can be read")
 }
 
 /// What can be seen is this, and would survive a power cut that loses all it can.

@@ -37,7 +37,7 @@ impl Victim {
     #[track_caller]
     fn assert_stopped(&mut self, file: &str, what: &str) {
         let next = &short_story()[4];
-        let told = self.store.changed().expect_err("it is noticed without a commit");
+        let told = self.store.news(&[]).expect_err("it is noticed without a commit");
         assert_says(&told.to_string(), file, what);
         let error = perform(&mut self.store, next).expect_err("it is not acknowledged");
         assert!(matches!(error, CommitError::Corrupt(_)), "{error}");

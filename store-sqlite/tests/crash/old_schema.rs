@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use windlass_core::store::{Dump, Worker, WorkerKind};
-use windlass_core::{Demand, Wall, WorkerId};
+use windlass_core::{Demand, Rank, Wall, WorkerId};
 use windlass_store_sqlite::SqliteStore;
 use windlass_store_sqlite_vfs::Image;
 use windlass_tests::on_disk::scratch;
@@ -20,8 +20,8 @@ const OLD: &str = concat!(
      INSERT INTO retries VALUES (1, 2, 2000, 1000, 3600000, 0);
      INSERT INTO jobs (id, view, at, queue, kind, rank, run_at, attempts, max_retries, epoch,
        generation, visibility_timeout, retry, created_at, updated_at)
-       VALUES (1, 0, 5, 1, 1, 0, 5, 0, 3, 0, 0, 30000, 1, 5, 5);
-     INSERT INTO payloads VALUES (1, 'null');
+       VALUES (1, 0, 5, 1, 1, -7, 5, 0, 3, 0, 0, 30000, 1, 5, 5);
+     INSERT INTO payloads VALUES (1, '\"ä\"');
      INSERT INTO counts (queue, kind, queued) VALUES (1, 1, 1);
      UPDATE meta SET value = 1;
      INSERT INTO settings VALUES ('s', 'v');
@@ -42,6 +42,9 @@ fn version(path: &Path) -> i64 {
 /// What the file should hold once it is up to date.
 fn check(dump: &Dump) {
     assert_eq!((dump.jobs.len(), dump.settings.len(), dump.workers.len()), (1, 1, 1));
+    let job = &dump.jobs[0].job;
+    assert_eq!((job.priority.get(), job.payload_bytes), (7, 4), "bytes, not characters");
+    assert_eq!(job.rank, Rank::new(job.priority, Wall::new(5), job.id));
     let row = &dump.workers[0];
     let id = WorkerId::new("w1").expect("a name");
     let worker = Worker { pid: Some(7), slots: 0, ..Worker::new(id, "host", WorkerKind::Process) };
@@ -61,7 +64,7 @@ fn a_file_of_the_first_schema_is_brought_up_to_date_once() {
     check(&dump(&store));
     assert_eq!(store.verify(), Ok(Vec::new()));
     drop(store);
-    assert_eq!(version(&path), 2);
+    assert_eq!(version(&path), 3);
     check(&dump(&SqliteStore::open(&path).expect("it opens again")));
 }
 

@@ -1,7 +1,7 @@
 //! A story that has every kind of commit in it. Ids and epochs are known beforehand, so that its
 //! batches are plain data.
 
-use windlass_core::store::{Admin, Batch, Beat, CommitError, Outcomes, Purge, Settle, Store};
+use windlass_core::store::{Admin, Batch, CommitError, Heartbeat, Outcomes, Purge, Settle, Store};
 use windlass_core::{
     BatchId, Epoch, JobId, LeaseToken, Millis, NewJob, Policy, ProcessId, Wall, When,
 };
@@ -42,7 +42,7 @@ pub(crate) fn story() -> Vec<Act> {
         }),
         commit(13, "beat", later, |batch| {
             let progress = Some(text(r#"{"half":true}"#));
-            batch.beats.push(Beat { token: token(3, 2), extend: None, progress });
+            batch.heartbeats.push(Heartbeat { token: token(3, 2), extend: None, progress });
         }),
         Act::Reopen,
         commit(14, "settle", later, |batch| {
@@ -125,7 +125,7 @@ pub(crate) fn perform(store: &mut SqliteStore, act: &Act) -> Result<(), CommitEr
 #[track_caller]
 fn expect(batch: &Batch, out: &Outcomes) {
     let refused = out.settles.iter().filter(|settled| settled.is_err()).count()
-        + out.beats.iter().filter(|beaten| beaten.is_err()).count()
+        + out.heartbeats.iter().filter(|beaten| beaten.is_err()).count()
         + out.enqueues.iter().filter(|receipt| receipt.is_err()).count();
     assert!(out.wrote && refused == 0, "the story goes on: {batch:?} {out:?}");
     let wanted: usize = batch.claims.iter().flat_map(|claim| &claim.takers).map(|t| t.max).sum();

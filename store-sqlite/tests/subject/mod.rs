@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use windlass_core::store::{Disagreement, StoreError};
+use windlass_core::store::{CommitPoint, Disagreement, StoreError};
 use windlass_store_sqlite::SqliteStore;
-use windlass_tests::on_disk::OnDisk;
+use windlass_tests::on_disk::{OnDisk, SharedOnDisk};
 
 /// Stores in files.
 #[derive(Debug)]
@@ -19,5 +19,11 @@ impl OnDisk for Sqlite {
 
     fn verify(store: &SqliteStore) -> Result<Vec<Disagreement>, StoreError> {
         store.verify()
+    }
+}
+
+impl SharedOnDisk for Sqlite {
+    fn on_commit(store: &mut SqliteStore, hook: impl FnMut(CommitPoint) + Send + 'static) {
+        store.on_commit(hook);
     }
 }

@@ -2,10 +2,10 @@
 
 use windlass_core::limits::MAX_AHEAD;
 use windlass_core::store::{
-    Admin, AdminDone, AdminRefused, Beat, JobRefused, Purge, Reaped, Settle,
+    Admin, AdminDone, AdminRefused, Heartbeat, JobRefused, Next, Purge, Reaped, Settle,
 };
 use windlass_core::{
-    EnqueueRefused, EventName, JobId, LeaseToken, Millis, NewJob, QueueSettings, Rejected,
+    Demand, EnqueueRefused, EventName, JobId, LeaseToken, Millis, NewJob, QueueSettings, Rejected,
     StateName, Verdict, View, When,
 };
 
@@ -15,8 +15,8 @@ use crate::fixture::*;
 /// A lease of [`work`] has run out by then.
 const LONG: Millis = Millis::hours(1);
 
-fn beat(token: LeaseToken) -> Beat {
-    Beat { token, extend: None, progress: Some(text("\"still there\"")) }
+fn beat(token: LeaseToken) -> Heartbeat {
+    Heartbeat { token, extend: None, progress: Some(text("\"still there\"")) }
 }
 
 /// The settings of a queue in which so many may wait.
@@ -30,11 +30,11 @@ pub fn reports_come_before_heartbeats<S: Subject>() {
     let mut world = World::<S>::new();
     let token = world.running(work()).job.token();
     let out = world.commit(|batch| {
-        batch.beats.push(beat(token));
+        batch.heartbeats.push(beat(token));
         batch.settles.push(Settle { token, verdict: complete() });
     });
     assert_eq!(out.settles, [Ok(StateName::Done)]);
-    assert_eq!(out.beats, [stale(StateName::Done, 1)]);
+    assert_eq!(out.heartbeats, [stale(StateName::Done, 1)]);
     assert_eq!(world.detail(token.job).progress, None);
 }
 
@@ -59,9 +59,9 @@ pub fn heartbeats_come_before_operators<S: Subject>() {
     let token = world.running(work()).job.token();
     let out = world.commit(|batch| {
         batch.admin.push(Admin::Cancel(token.job));
-        batch.beats.push(beat(token));
+        batch.heartbeats.push(beat(token));
     });
-    assert!(out.beats[0].is_ok(), "it was still running: {:?}", out.beats[0]);
+    assert!(out.heartbeats[0].is_ok(), "it was still running: {:?}", out.heartbeats[0]);
     assert_eq!(world.job(token.job).state.name(), StateName::Cancelled);
 }
 
@@ -98,7 +98,7 @@ pub fn whoever_reports_in_time_for_the_batch_is_not_reaped<S: Subject>() {
     let out = world.commit(|batch| {
         batch.reap = Some(reap_up_to(9));
         batch.admin.push(Admin::Cancel(tokens[2].job));
-        batch.beats.push(beat(tokens[1]));
+        batch.heartbeats.push(beat(tokens[1]));
         batch.settles.push(Settle { token: tokens[0], verdict: complete() });
     });
     assert_eq!(out.reaped, Some(Reaped::Page { requeued: 1, failed: 0, next: None }));
@@ -206,7 +206,7 @@ pub fn a_job_that_reported_and_was_deleted_in_one_batch_leaves_nothing<S: Subjec
     let out = world.commit(|batch| {
         batch.settles.push(Settle { token: done, verdict: complete_with("1") });
         batch.settles.push(Settle { token: dead, verdict: fail_for_good("no use") });
-        batch.beats.push(beat(stopped));
+        batch.heartbeats.push(beat(stopped));
         batch.admin.push(Admin::Cancel(stopped.job));
         batch.admin.extend(gone.map(Admin::Delete));
     });
@@ -233,8 +233,8 @@ pub fn refused_commands_do_not_spoil_the_others<S: Subject>() {
     let out = world.commit(|batch| {
         batch.settles.push(Settle { token: wrong, verdict: complete() });
         batch.settles.push(Settle { token, verdict: complete() });
-        batch.beats.push(beat(LeaseToken { job: unknown, ..token }));
-        batch.beats.push(beat(beating));
+        batch.heartbeats.push(beat(LeaseToken { job: unknown, ..token }));
+        batch.heartbeats.push(beat(beating));
         batch.admin.extend([Admin::Cancel(unknown), Admin::Cancel(waiting)]);
         batch.admin.push(Admin::Delete(beating.job));
         batch.enqueues.push(NewJob { when: too_far, ..work() });
@@ -243,8 +243,8 @@ pub fn refused_commands_do_not_spoil_the_others<S: Subject>() {
         batch.claims.push(claim_for(main_work(), "w2", 1));
     });
     assert_eq!(out.settles, [stale(StateName::Processing, 1), Ok(StateName::Done)]);
-    assert_eq!(out.beats[0], Err(JobRefused::NotFound(unknown)));
-    assert!(out.beats[1].is_ok());
+    assert_eq!(out.heartbeats[0], Err(JobRefused::NotFound(unknown)));
+    assert!(out.heartbeats[1].is_ok());
     assert_eq!(out.admin[0], Err(JobRefused::NotFound(unknown).into()));
     assert!(matches!(&out.admin[1], Ok(AdminDone::Job(job)) if job.id == waiting));
     let (event, state) = (EventName::Delete, StateName::Processing);
@@ -263,13 +263,13 @@ pub fn a_batch_of_refusals_alone_leaves_no_trace<S: Subject>() {
     let out = commit_idle(&mut world, |batch| {
         batch.settles.push(Settle { token: wrong, verdict: complete_with("1") });
         batch.settles.push(Settle { token: wrong, verdict: fail("broken") });
-        batch.beats.push(beat(wrong));
+        batch.heartbeats.push(beat(wrong));
         batch.admin.extend([Admin::Replay(held.job), Admin::Delete(held.job)]);
         batch.enqueues.push(keyed("k", NewJob { when: too_far, ..work_in("never-seen") }));
     });
     assert_eq!(out.settles.iter().filter(|answer| answer.is_ok()).count(), 0);
     assert_eq!(out.admin.iter().filter(|answer| answer.is_ok()).count(), 0);
-    assert!(out.changes.is_empty() && out.stirred.is_empty());
+    assert!(out.changes.is_empty() && out.ready_queues.is_empty());
 }
 
 // The answer.
@@ -290,15 +290,19 @@ pub fn answers_stand_in_the_order_of_their_commands<S: Subject>() {
     assert_eq!(changed, jobs, "changes are told by id");
 }
 
-pub fn an_empty_batch_tells_when_something_is_next_due<S: Subject>() {
+pub fn a_batch_tells_when_what_it_wrote_is_next_due<S: Subject>() {
     let mut world = World::<S>::alone();
     let out = commit_idle(&mut world, |_| {});
-    assert_eq!((out.next_due, out.next_expiry), (None, None));
-    world.enqueue(NewJob { when: When::After(delay(LONG)), ..work() });
-    let leased = world.running(work());
-    let out = commit_idle(&mut world, |_| {});
-    assert_eq!(out.next_due, Some(world.now().plus(LONG)));
-    assert_eq!(out.next_expiry, leased.job.lease().map(|lease| lease.until));
+    assert_eq!((out.next_due, out.next_expiry), (Next::Written(None), Next::Written(None)));
+    let later = NewJob { when: When::After(delay(LONG)), ..work() };
+    let out = world.commit(|batch| {
+        batch.enqueues.extend([later, work()]);
+        batch.claims.push(claim_for(Demand::ALL, "w", 1));
+    });
+    let leased = out.claims[0].jobs[0].job.lease().map(|lease| lease.until);
+    assert_eq!(out.next_due, Next::Written(Some(world.now().plus(LONG))));
+    assert_eq!(out.next_expiry, Next::Written(leased));
+    assert!(leased.is_some());
 }
 
 pub fn a_large_batch_of_everything_keeps_the_store_in_agreement<S: Subject>() {

@@ -2,7 +2,8 @@
 
 use windlass_core::store::{Admin, AdminDone, AdminRefused, JobRefused, Settle};
 use windlass_core::{
-    Epoch, EventName, Job, JobId, Millis, NewJob, Rejected, Spent, State, StateName, Verdict, When,
+    Epoch, EventName, Job, JobId, LastVerdict, Millis, NewJob, Rejected, State, StateName, Verdict,
+    When,
 };
 
 use crate::fixture::{
@@ -29,8 +30,8 @@ fn replay<S: Subject>(world: &mut World<S>, id: JobId) -> Job {
 fn done_to<S: Subject>(world: &mut World<S>, command: Admin) -> Job {
     let done = world.admin(command).expect("the job allows it");
     let AdminDone::Job(job) = done else { panic!("the answer is the job, not {done:?}") };
-    assert_eq!(job, world.job(job.id), "the answer shows the job as it is stored");
-    job
+    assert_eq!(*job, world.job(job.id), "the answer shows the job as it is stored");
+    *job
 }
 
 fn scheduled() -> NewJob {
@@ -76,7 +77,7 @@ pub fn cancelling_twice_is_cancelling_once<S: Subject>() {
     let first = world.job(id);
     world.advance(Millis::seconds(1));
     let out = world.commit(|batch| batch.admin.push(Admin::Cancel(id)));
-    assert_eq!(out.admin, [Ok(AdminDone::Job(first.clone()))]);
+    assert_eq!(out.admin, [Ok(AdminDone::Job(Box::new(first.clone())))]);
     assert!(!out.wrote, "the second time there is nothing to write");
     assert_eq!(world.job(id), first);
 }
@@ -135,7 +136,7 @@ pub fn a_failed_job_is_replayed_with_its_attempts_back_and_its_epoch_kept<S: Sub
     world.advance(Millis::minutes(1));
     let now = world.now();
     let job = replay(&mut world, id);
-    assert_eq!(job.state, State::Queued { ready: true, spent: Some(Spent::Permanent) });
+    assert_eq!(job.state, State::Queued { ready: true, spent: Some(LastVerdict::Permanent) });
     assert_eq!((job.attempts, job.generation, job.run_at), (0, 1, now));
     assert_eq!(job.epoch, before.job.epoch);
     let detail = world.detail(id);

@@ -1,7 +1,7 @@
 //! Claims: who gets which job, in which order, and for how long.
 
 use windlass_core::limits::{CLAIM_BYTES, PAGE_ROWS};
-use windlass_core::store::{Admin, Beat, ClaimFor, Settle, Taker};
+use windlass_core::store::{Admin, ClaimFor, Heartbeat, Settle, Taker};
 use windlass_core::{
     Delay, Demand, Epoch, JobId, Kinds, Millis, NewJob, Priority, QueueSettings, Queues, State,
     StateName, Verdict, View, When,
@@ -386,7 +386,7 @@ pub fn a_job_heard_from_in_the_batch_is_not_claimed<S: Subject>() {
     let token = world.running(work()).job.token();
     world.advance(Millis::hours(1));
     let out = world.commit(|batch| {
-        batch.beats.push(Beat { token, extend: None, progress: None });
+        batch.heartbeats.push(Heartbeat { token, extend: None, progress: None });
         batch.reap = Some(reap_up_to(9));
         batch.claims.push(claim_for(main_work(), "w2", 9));
     });
@@ -441,7 +441,7 @@ pub fn a_large_claim_comes_in_order_without_gap_or_repetition<S: Subject>() {
     };
     world.load(|batch| batch.enqueues.extend((0..many + 300).map(job)));
     let dump = world.dump();
-    let mut expected: Vec<_> = dump.jobs.iter().map(|row| row.job.rank()).collect();
+    let mut expected: Vec<_> = dump.jobs.iter().map(|row| row.job.rank).collect();
     expected.sort();
     let expected: Vec<JobId> = expected.into_iter().map(|rank| rank.id).collect();
     let out = world.load(|batch| {

@@ -325,7 +325,7 @@ pub fn replayed_dead_letters_are_claimed_in_the_same_batch<S: Subject>() {
     });
     let claimed: Vec<JobId> = out.claims[0].jobs.iter().map(|leased| leased.job.id).collect();
     assert_eq!(claimed, ids, "due at one instant, the older job goes first");
-    assert_eq!(out.stirred, [queue("main")]);
+    assert_eq!(out.ready_queues, [queue("main")]);
 }
 
 // Discarding.

@@ -2,8 +2,8 @@
 
 use windlass_core::limits::SILENT_KEPT;
 use windlass_core::store::{
-    Admin, AdminDone, AdminRefused, Beat, JobRefused, Outcomes, Purge, Purged, Retention, Settle,
-    Store,
+    Admin, AdminDone, AdminRefused, Heartbeat, JobRefused, Outcomes, Purge, Purged, Retention,
+    Settle, Store,
 };
 use windlass_core::{
     BatchId, EnqueueRefused, Epoch, EventName, JobId, KeyRecord, LeaseToken, Millis, NewJob,
@@ -92,7 +92,7 @@ pub fn a_finished_job_is_deleted_with_its_documents_and_attempts<S: Subject>() {
     let mut world = World::<S>::new();
     let token = world.running(work()).job.token();
     let progress = Some(text("1"));
-    world.commit(|batch| batch.beats.push(Beat { token, extend: None, progress }));
+    world.commit(|batch| batch.heartbeats.push(Heartbeat { token, extend: None, progress }));
     world.settle(token, complete_with("2")).expect("the holder reports");
     let dead = world.dead(work(), "broken");
     let cancelled = world.cancelled(work());
@@ -414,7 +414,7 @@ pub fn a_purge_forgets_processes_and_workers_silent_for_longer_than_they_are_kep
         let rows = world.dump().workers;
         let names = rows.iter().map(|row| row.worker.id.as_str().to_owned());
         let names: Vec<String> = names.filter(|name| name != "w-bystander").collect();
-        let committed = world.store().look(silent).expect("a healthy store can be asked");
+        let committed = world.store().was_committed(silent).expect("a healthy store can be asked");
         (names.join(" "), committed)
     };
     let purge_one = |world: &mut World<S>| {
@@ -429,7 +429,7 @@ pub fn a_purge_forgets_processes_and_workers_silent_for_longer_than_they_are_kep
     purge_one(&mut world);
     assert_eq!(known(&mut world), ("w-heard".into(), false));
     let own = world.latest_batch();
-    assert_eq!(world.store().look(own), Ok(true), "the purge itself is known");
+    assert_eq!(world.store().was_committed(own), Ok(true), "the purge itself is known");
 }
 
 pub fn forgetting_a_silent_worker_leaves_what_it_holds<S: Subject>() {

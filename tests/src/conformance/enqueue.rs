@@ -4,7 +4,8 @@ use windlass_core::limits::{KINDS_PER_QUEUE, MAX_AHEAD, NAME_BYTES, PAYLOAD_BYTE
 use windlass_core::store::Admin;
 use windlass_core::{
     Delay, EnqueueRefused, Epoch, Job, JobId, JobTimeout, Kind, LeaseLength, MaxRetries, Millis,
-    NewJob, Policy, Priority, QueueSettings, Receipt, RetryPolicy, State, Strategy, View, When,
+    NewJob, Policy, Priority, QueueSettings, Rank, Receipt, RetryPolicy, State, Strategy, View,
+    When,
 };
 
 use super::commit_idle;
@@ -36,6 +37,7 @@ pub fn a_job_is_stored_with_every_option_as_it_was_given<S: Subject>() {
         queue: queue("main"),
         kind: kind("work"),
         priority: priority(-7),
+        rank: Rank::new(priority(-7), world.now().plus(Millis::minutes(5)), id),
         state: State::Queued { ready: false, spent: None },
         attempts: 0,
         max_retries: retries(11),
@@ -46,6 +48,7 @@ pub fn a_job_is_stored_with_every_option_as_it_was_given<S: Subject>() {
         visibility_timeout: lease(Millis::new(12_345)),
         retry,
         idempotency_key: Some(key("order-1")),
+        payload_bytes: stored.payload.bytes(),
         created_at: world.now(),
         updated_at: world.now(),
         started_at: None,

@@ -1,6 +1,6 @@
 //! Heartbeats: a lease lasts as long as its holder is heard from.
 
-use windlass_core::store::{Admin, Beat, Beaten, JobRefused, Reaped};
+use windlass_core::store::{Admin, Heartbeat, JobRefused, LeaseExtended, Reaped};
 use windlass_core::{Epoch, LeaseLength, LeaseToken, Millis, NewJob, StateName, Verdict, Wall};
 
 use super::{commit_idle, stale};
@@ -14,15 +14,18 @@ fn held<S: Subject>(world: &mut World<S>) -> LeaseToken {
     world.running(new).job.token()
 }
 
-fn note(token: LeaseToken, progress: &str) -> Beat {
-    Beat { token, extend: None, progress: Some(text(progress)) }
+fn note(token: LeaseToken, progress: &str) -> Heartbeat {
+    Heartbeat { token, extend: None, progress: Some(text(progress)) }
 }
 
 /// What a heartbeat that must write nothing is answered.
 #[track_caller]
-fn answer<S: Subject>(world: &mut World<S>, token: LeaseToken) -> Result<Beaten, JobRefused> {
-    let beat = Beat { extend: Some(LeaseLength::MAX), ..note(token, "\"refused\"") };
-    commit_idle(world, |batch| batch.beats.push(beat)).beats.remove(0)
+fn answer<S: Subject>(
+    world: &mut World<S>,
+    token: LeaseToken,
+) -> Result<LeaseExtended, JobRefused> {
+    let beat = Heartbeat { extend: Some(LeaseLength::MAX), ..note(token, "\"refused\"") };
+    commit_idle(world, |batch| batch.heartbeats.push(beat)).heartbeats.remove(0)
 }
 
 pub fn a_heartbeat_extends_the_lease_from_now<S: Subject>() {
@@ -30,7 +33,7 @@ pub fn a_heartbeat_extends_the_lease_from_now<S: Subject>() {
     let token = held(&mut world);
     world.advance(Millis::seconds(50));
     let expected = world.now().plus(MINUTE);
-    assert_eq!(world.beat(token, None), Ok(Beaten { until: expected }));
+    assert_eq!(world.beat(token, None), Ok(LeaseExtended { until: expected }));
     let job = world.job(token.job);
     assert_eq!(job.lease().map(|lease| lease.until), Some(expected));
     world.advance(Millis::seconds(59));
@@ -59,7 +62,8 @@ pub fn a_new_length_holds_for_later_heartbeats_too<S: Subject>() {
     let mut world = World::<S>::new();
     let token = held(&mut world);
     let longer = lease(Millis::minutes(20));
-    let until = |now: Wall, length: LeaseLength| Ok(Beaten { until: now.plus(length.millis()) });
+    let until =
+        |now: Wall, length: LeaseLength| Ok(LeaseExtended { until: now.plus(length.millis()) });
     assert_eq!(world.beat(token, Some(longer)), until(world.now(), longer));
     world.advance(MINUTE);
     assert_eq!(world.beat(token, None), until(world.now(), longer));
@@ -84,7 +88,7 @@ pub fn a_late_heartbeat_counts_as_long_as_nobody_took_the_lease_back<S: Subject>
     let token = held(&mut world);
     world.advance(Millis::days(1));
     let until = world.now().plus(MINUTE);
-    assert_eq!(world.beat(token, None), Ok(Beaten { until }));
+    assert_eq!(world.beat(token, None), Ok(LeaseExtended { until }));
     assert_eq!(world.job(token.job).state.name(), StateName::Processing);
 }
 
@@ -92,7 +96,7 @@ pub fn a_note_on_progress_is_kept_until_the_next_one<S: Subject>() {
     let mut world = World::<S>::new();
     let token = held(&mut world);
     for progress in ["1", "{\"percent\": 20}"] {
-        world.commit(|batch| batch.beats.push(note(token, progress)));
+        world.commit(|batch| batch.heartbeats.push(note(token, progress)));
         assert_eq!(world.detail(token.job).progress, Some(text(progress)));
         world.beat(token, None).expect("the holder is heard");
         assert_eq!(world.detail(token.job).progress, Some(text(progress)), "silence keeps it");
@@ -107,7 +111,7 @@ pub fn a_note_on_progress_comes_back_byte_for_byte<S: Subject>() {
     let mut world = World::<S>::new();
     let token = held(&mut world);
     for progress in UNUSUAL_TEXTS {
-        world.commit(|batch| batch.beats.push(note(token, progress)));
+        world.commit(|batch| batch.heartbeats.push(note(token, progress)));
         let stored = world.detail(token.job).progress.expect("there is a note");
         assert_eq!(stored.as_str(), progress);
     }
@@ -118,12 +122,13 @@ pub fn of_several_heartbeats_in_one_batch_the_last_stands<S: Subject>() {
     let token = held(&mut world);
     let (first, second) = (lease(Millis::minutes(9)), lease(Millis::minutes(2)));
     let out = world.commit(|batch| {
-        batch.beats.push(Beat { extend: Some(first), ..note(token, "1") });
-        batch.beats.push(Beat { extend: Some(second), ..note(token, "2") });
-        batch.beats.push(Beat { token, extend: None, progress: None });
+        batch.heartbeats.push(Heartbeat { extend: Some(first), ..note(token, "1") });
+        batch.heartbeats.push(Heartbeat { extend: Some(second), ..note(token, "2") });
+        batch.heartbeats.push(Heartbeat { token, extend: None, progress: None });
     });
-    let until = |length: LeaseLength| Ok(Beaten { until: world.now().plus(length.millis()) });
-    assert_eq!(out.beats, [until(first), until(second), until(second)]);
+    let until =
+        |length: LeaseLength| Ok(LeaseExtended { until: world.now().plus(length.millis()) });
+    assert_eq!(out.heartbeats, [until(first), until(second), until(second)]);
     assert_eq!(world.detail(token.job).progress, Some(text("2")));
 }
 

@@ -1,6 +1,6 @@
 //! Commit markers: after a commit whose end is not known, `look` tells whether it came about.
 
-use windlass_core::store::{Admin, Beat, Purge, Settle, Store};
+use windlass_core::store::{Admin, Batch, Heartbeat, News, Purge, Settle, Store};
 use windlass_core::{BatchId, Millis, ProcessId, Verdict};
 
 use super::commit_idle;
@@ -8,7 +8,7 @@ use crate::fixture::*;
 
 #[track_caller]
 fn look<S: Subject>(world: &mut World<S>, batch: BatchId) -> bool {
-    world.store().look(batch).expect("a healthy store can be asked")
+    world.store().was_committed(batch).expect("a healthy store can be asked")
 }
 
 /// The batch of this process behind its latest, which is not sent.
@@ -97,7 +97,7 @@ pub fn a_batch_that_changed_nothing_leaves_no_marker<S: Subject>() {
         batch.settles.push(Settle { token: spent, verdict: Verdict::Release });
     });
     commit_idle(&mut world, |batch| {
-        batch.beats.push(Beat { token: spent, extend: None, progress: Some(text("1")) });
+        batch.heartbeats.push(Heartbeat { token: spent, extend: None, progress: Some(text("1")) });
     });
     commit_idle(&mut world, |batch| batch.admin.push(Admin::Cancel(cancelled)));
     commit_idle(&mut world, |batch| batch.admin.push(Admin::Delete(held.job)));
@@ -114,8 +114,16 @@ pub fn a_batch_that_changed_nothing_leaves_no_marker<S: Subject>() {
 
 pub fn ones_own_commits_are_no_news<S: Subject>() {
     let mut world = World::<S>::new();
-    world.store().changed().expect("a healthy store can be asked");
-    world.enqueue(work());
-    world.running(work_of("other"));
-    assert_eq!(world.store().changed(), Ok(false));
+    let batches = [world.batch(|batch| batch.enqueues.push(work())), world.batch(claim_any)];
+    let now = world.now();
+    let store = world.store();
+    store.news(&[]).expect("a healthy store can be asked");
+    for batch in &batches {
+        assert!(store.commit(now, batch).is_ok_and(|out| out.wrote));
+    }
+    assert_eq!(store.news(&[]), Ok(News::default()));
+}
+
+fn claim_any(batch: &mut Batch) {
+    batch.claims.push(claim_for(main_work(), "w1", 1));
 }

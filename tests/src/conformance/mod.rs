@@ -8,6 +8,8 @@
 pub mod batch;
 pub mod cancel_replay;
 pub mod claim;
+pub mod concurrent;
+pub mod concurrent_queues;
 pub mod dead_letters;
 pub mod delete_purge;
 pub mod enqueue;
@@ -22,6 +24,7 @@ pub mod reopen;
 pub mod repeat;
 pub mod settings_workers;
 pub mod settle;
+pub mod storm;
 
 use windlass_core::store::{Batch, JobRefused, Leased, Outcomes};
 use windlass_core::{Epoch, JobId, Rejected, StateName};
@@ -220,7 +223,7 @@ macro_rules! conformance {
                 refused_commands_do_not_spoil_the_others,
                 a_batch_of_refusals_alone_leaves_no_trace,
                 answers_stand_in_the_order_of_their_commands,
-                an_empty_batch_tells_when_something_is_next_due,
+                a_batch_tells_when_what_it_wrote_is_next_due,
                 a_large_batch_of_everything_keeps_the_store_in_agreement,
             ]
         );
@@ -266,7 +269,7 @@ macro_rules! conformance {
                 a_lease_is_reaped_at_the_very_instant_it_runs_out,
                 a_lease_runs_from_its_latest_heartbeat,
                 a_lease_of_another_length_is_reaped_at_its_own_end,
-                after_each_batch_the_next_expiry_is_that_of_the_earliest_lease,
+                a_reap_tells_when_the_earliest_lease_ends,
                 an_expired_lease_is_requeued_at_once_with_its_attempt_and_its_error,
                 the_last_attempt_expired_goes_to_the_dead_letters_with_a_reason,
                 a_job_that_expires_every_time_is_run_as_often_as_it_may_be,
@@ -296,13 +299,13 @@ macro_rules! conformance {
                 a_job_is_promoted_and_claimed_in_one_batch,
                 jobs_fall_due_page_by_page_the_earliest_first,
                 a_page_of_jobs_that_fell_due_holds_none_that_did_not,
-                jobs_of_every_queue_fall_due_and_only_theirs_are_stirred,
+                jobs_of_every_queue_fall_due_and_only_theirs_are_ready,
                 promoted_jobs_rank_by_when_they_were_due_not_by_when_they_were_promoted,
                 a_job_that_was_put_off_or_waits_for_its_retry_falls_due_again,
                 a_cancelled_job_does_not_fall_due_not_even_in_the_same_batch,
                 a_clock_set_back_does_not_hide_a_job_that_had_become_ready,
                 a_clock_set_back_lets_a_job_that_was_not_due_wait_for_its_instant,
-                after_each_batch_the_next_due_is_that_of_the_earliest_scheduled_job,
+                a_promotion_tells_when_the_earliest_scheduled_job_falls_due,
             ]
         );
         $crate::conformance_family!(
@@ -412,10 +415,10 @@ macro_rules! conformance {
                 a_job_that_stops_running_makes_room_for_another,
                 room_made_in_a_batch_is_there_for_its_claims,
                 a_lowered_concurrency_stops_nothing_and_starts_nothing,
-                jobs_that_become_ready_stir_their_queue,
-                room_under_a_concurrency_limit_stirs_the_queue_and_room_elsewhere_does_not,
-                a_queue_is_stirred_by_its_own_change_unless_it_is_paused,
-                what_makes_nothing_claimable_stirs_nothing,
+                jobs_that_become_ready_make_their_queue_ready,
+                room_under_a_concurrency_limit_makes_the_queue_ready_and_room_elsewhere_does_not,
+                a_queue_is_ready_after_its_own_change_unless_it_is_paused,
+                what_makes_nothing_claimable_makes_no_queue_ready,
             ]
         );
         $crate::conformance_family!(

@@ -1,6 +1,6 @@
 //! Jobs that fall due: when, in which order, page by page, and what a clock set back cannot undo.
 
-use windlass_core::store::{Admin, Promoted};
+use windlass_core::store::{Admin, Next, Promoted};
 use windlass_core::{JobId, Millis, NewJob, State, StateName, View, Wall, When};
 
 use crate::fixture::{
@@ -91,7 +91,7 @@ pub fn a_page_of_jobs_that_fell_due_holds_none_that_did_not<S: Subject>() {
     assert_eq!(ready_ids(&mut world, &[due, not_due]), [due]);
 }
 
-pub fn jobs_of_every_queue_fall_due_and_only_theirs_are_stirred<S: Subject>() {
+pub fn jobs_of_every_queue_fall_due_and_only_theirs_are_ready<S: Subject>() {
     let mut world = World::<S>::new();
     let in_queue = |name| NewJob { when: When::After(delay(WAIT)), ..work_in(name) };
     world.enqueue(in_queue("one"));
@@ -100,9 +100,9 @@ pub fn jobs_of_every_queue_fall_due_and_only_theirs_are_stirred<S: Subject>() {
     world.advance(WAIT);
     let out = world.commit(|batch| batch.promote = Some(10));
     assert_eq!(out.promoted, Some(Promoted { count: 2, more: false }));
-    let mut stirred = out.stirred;
-    stirred.sort();
-    assert_eq!(stirred, [queue("one"), queue("two")]);
+    let mut ready_queues = out.ready_queues;
+    ready_queues.sort();
+    assert_eq!(ready_queues, [queue("one"), queue("two")]);
     assert_eq!(out.changes, [], "a job that falls due stays queued");
 }
 
@@ -173,9 +173,11 @@ pub fn a_clock_set_back_lets_a_job_that_was_not_due_wait_for_its_instant<S: Subj
     assert_eq!(world.promote(10).count, 1);
 }
 
-pub fn after_each_batch_the_next_due_is_that_of_the_earliest_scheduled_job<S: Subject>() {
+pub fn a_promotion_tells_when_the_earliest_scheduled_job_falls_due<S: Subject>() {
     let mut world = World::<S>::alone();
-    let next = |world: &mut World<S>| -> Option<Wall> { world.commit(|_| {}).next_due };
+    let next = |world: &mut World<S>| -> Option<Wall> {
+        world.commit(|batch| batch.promote = Some(0)).next_due.at()
+    };
     let start = world.now();
     let at = |seconds| Some(start.plus(Millis::seconds(seconds)));
     assert_eq!(next(&mut world), None);
@@ -189,7 +191,7 @@ pub fn after_each_batch_the_next_due_is_that_of_the_earliest_scheduled_job<S: Su
     world.advance(WAIT);
     assert_eq!(next(&mut world), at(10), "due, but not promoted");
     let out = world.commit(|batch| batch.promote = Some(10));
-    assert_eq!(out.next_due, at(20));
+    assert_eq!(out.next_due, Next::Known(at(20)));
     world.admin(Admin::Cancel(middle)).expect("a waiting job can be cancelled");
     assert_eq!(next(&mut world), at(30));
     world.admin(Admin::Cancel(last)).expect("a waiting job can be cancelled");

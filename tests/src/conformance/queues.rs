@@ -1,8 +1,8 @@
-//! Queues: pause, defaults, how many may wait and how many may run, and who is stirred by what.
+//! Queues: pause, defaults, how many may wait and how many may run, and which become ready.
 
 use windlass_core::limits::QUEUES;
 use windlass_core::store::{
-    Admin, AdminDone, AdminRefused, Batch, Beat, DeadFilter, Purge, Settle,
+    Admin, AdminDone, AdminRefused, Batch, DeadFilter, Heartbeat, Purge, Settle,
 };
 use windlass_core::{
     EnqueueRefused, JobId, JobTimeout, LeaseLength, Millis, NewJob, Queue, QueueName,
@@ -371,40 +371,42 @@ pub fn a_lowered_concurrency_stops_nothing_and_starts_nothing<S: Subject>() {
     assert_eq!(claimable(&mut world, "q"), 1);
 }
 
-// Who is stirred.
+// Which queues become ready.
 
 #[track_caller]
-fn stirred<S: Subject>(world: &mut World<S>, fill: impl FnOnce(&mut Batch)) -> Vec<String> {
-    let mut names = world.commit(fill).stirred;
+fn ready_queues<S: Subject>(world: &mut World<S>, fill: impl FnOnce(&mut Batch)) -> Vec<String> {
+    let mut names = world.commit(fill).ready_queues;
     names.sort();
     names.iter().map(|name| name.as_str().to_owned()).collect()
 }
 
-pub fn jobs_that_become_ready_stir_their_queue<S: Subject>() {
+pub fn jobs_that_become_ready_make_their_queue_ready<S: Subject>() {
     let mut world = World::<S>::new();
     let ready_again = [Verdict::Release, fail_for("once", Millis::ZERO), snooze(Millis::ZERO)];
     for (at, verdict) in ready_again.into_iter().enumerate() {
         let name = format!("settled-{at}");
         let token = world.running(work_in(&name)).job.token();
         let settle = Settle { token, verdict };
-        assert_eq!(stirred(&mut world, |batch| batch.settles.push(settle)), [name]);
+        assert_eq!(ready_queues(&mut world, |batch| batch.settles.push(settle)), [name]);
     }
     let (dead, bulk) = (world.dead(work_in("dead"), "x"), world.dead(work_in("bulk"), "x"));
-    assert_eq!(stirred(&mut world, |batch| batch.admin.push(Admin::Replay(dead))), ["dead"]);
+    assert_eq!(ready_queues(&mut world, |batch| batch.admin.push(Admin::Replay(dead))), ["dead"]);
     let filter = DeadFilter { queue: Some(queue("bulk")), ..DeadFilter::default() };
     let all = Admin::ReplayDead { filter, after: None, limit: 9 };
-    assert_eq!(stirred(&mut world, |batch| batch.admin.push(all)), ["bulk"], "{bulk}");
+    assert_eq!(ready_queues(&mut world, |batch| batch.admin.push(all)), ["bulk"], "{bulk}");
     world.running(work_in("expired"));
     world.enqueue(NewJob { when: When::After(delay(Millis::seconds(30))), ..work_in("due") });
     world.advance(LeaseLength::DEFAULT.millis());
-    let names = stirred(&mut world, |batch| {
+    let names = ready_queues(&mut world, |batch| {
         batch.reap = Some(reap_up_to(10));
         batch.promote = Some(10);
     });
     assert_eq!(names, ["due", "expired"]);
 }
 
-pub fn room_under_a_concurrency_limit_stirs_the_queue_and_room_elsewhere_does_not<S: Subject>() {
+pub fn room_under_a_concurrency_limit_makes_the_queue_ready_and_room_elsewhere_does_not<
+    S: Subject,
+>() {
     let mut world = World::<S>::new();
     set(&mut world, "limited", running_at_most(9));
     for (name, expected) in [("limited", vec!["limited"]), ("free", vec![])] {
@@ -413,22 +415,22 @@ pub fn room_under_a_concurrency_limit_stirs_the_queue_and_room_elsewhere_does_no
         for verdict in verdicts {
             let token = world.running(last.clone()).job.token();
             let settle = Settle { token, verdict };
-            assert_eq!(stirred(&mut world, |batch| batch.settles.push(settle)), expected);
+            assert_eq!(ready_queues(&mut world, |batch| batch.settles.push(settle)), expected);
         }
         let id = world.running(last.clone()).job.id;
-        assert_eq!(stirred(&mut world, |batch| batch.admin.push(Admin::Cancel(id))), expected);
+        assert_eq!(ready_queues(&mut world, |batch| batch.admin.push(Admin::Cancel(id))), expected);
         world.running(last);
         world.advance(LeaseLength::DEFAULT.millis());
-        assert_eq!(stirred(&mut world, |batch| batch.reap = Some(reap_up_to(10))), expected);
+        assert_eq!(ready_queues(&mut world, |batch| batch.reap = Some(reap_up_to(10))), expected);
     }
 }
 
-pub fn a_queue_is_stirred_by_its_own_change_unless_it_is_paused<S: Subject>() {
+pub fn a_queue_is_ready_after_its_own_change_unless_it_is_paused<S: Subject>() {
     let mut world = World::<S>::new();
     let name = || queue("q");
     let set = |settings| Admin::SetQueue(name(), settings);
     let admin = |world: &mut World<S>, command| {
-        stirred(world, |batch: &mut Batch| batch.admin.push(command))
+        ready_queues(world, |batch: &mut Batch| batch.admin.push(command))
     };
     assert_eq!(admin(&mut world, set(running_at_most(1))), ["q"]);
     assert_eq!(admin(&mut world, Admin::Pause(name())), [""; 0]);
@@ -436,19 +438,19 @@ pub fn a_queue_is_stirred_by_its_own_change_unless_it_is_paused<S: Subject>() {
     assert_eq!(admin(&mut world, Admin::Resume(name())), ["q"]);
 }
 
-pub fn what_makes_nothing_claimable_stirs_nothing<S: Subject>() {
+pub fn what_makes_nothing_claimable_makes_no_queue_ready<S: Subject>() {
     let mut world = World::<S>::new();
     let token = world.running(work()).job.token();
     let old = world.done(NewJob { kind: kind("other"), ..work() });
     let waiting = world.enqueue(work_in("q"));
     let nothing = [""; 0];
-    let names = stirred(&mut world, |batch| {
+    let names = ready_queues(&mut world, |batch| {
         batch.enqueues.extend([work(), later()]);
-        batch.beats.push(Beat { token, extend: None, progress: None });
+        batch.heartbeats.push(Heartbeat { token, extend: None, progress: None });
         batch.admin.extend([Admin::Cancel(waiting), Admin::Delete(old)]);
     });
     assert_eq!(names, nothing, "an enqueue is known to who made it");
-    let names = stirred(&mut world, |batch| {
+    let names = ready_queues(&mut world, |batch| {
         batch.claims.push(claim_for(main_work(), "w2", 1));
         batch.purge = Some(Purge { retention: keep_all_for(Millis::ZERO), limit: 10 });
         batch.reap = Some(reap_up_to(10));

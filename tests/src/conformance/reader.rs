@@ -1,7 +1,7 @@
 //! Reads beside the writer: order, pages, filters, counters, and what a batch says it changed.
 
 use windlass_core::limits::LIST_SCAN_ROWS;
-use windlass_core::store::{Admin, Beat, Cursor, Filter, Page, Purge, Reader, Settle};
+use windlass_core::store::{Admin, Cursor, Filter, Heartbeat, Page, Purge, Reader, Settle};
 use windlass_core::{
     Counts, Excerpt, Job, JobId, Kind, LeaseLength, Millis, NewJob, QueueRow, StateName, View,
     Wall, When,
@@ -340,7 +340,7 @@ pub fn every_change_of_state_is_told_exactly_once<S: Subject>() {
     let out = world.commit(|batch| {
         batch.settles.push(Settle { token: settled, verdict: complete() });
         batch.settles.push(Settle { token: retried, verdict: fail("once") });
-        batch.beats.push(Beat { token: beaten, extend: None, progress: None });
+        batch.heartbeats.push(Heartbeat { token: beaten, extend: None, progress: None });
         batch.admin.extend([Admin::Replay(replayed), Admin::Delete(deleted)]);
         batch.admin.extend([Admin::Cancel(cancelled), Admin::Cancel(refused)]);
         batch.admin.push(Admin::SeeWorker(announced("w1")));

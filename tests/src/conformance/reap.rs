@@ -1,7 +1,7 @@
 //! Leases that ran out: what is taken back, what is not, page by page, and by which clock.
 
 use windlass_core::limits::{CLOCK_STEP, PAGE_ROWS};
-use windlass_core::store::{Admin, Beat, JobRefused, LeaseCursor, Reap, Reaped, Settle};
+use windlass_core::store::{Admin, Cursor, Heartbeat, JobRefused, Next, Reap, Reaped, Settle};
 use windlass_core::{
     AttemptOutcome, Epoch, JobId, LeaseLength, Millis, NewJob, Rejected, State, StateName, Verdict,
 };
@@ -104,9 +104,11 @@ pub fn a_lease_of_another_length_is_reaped_at_its_own_end<S: Subject>() {
     assert_eq!(world.job(long.job).state.name(), StateName::Queued);
 }
 
-pub fn after_each_batch_the_next_expiry_is_that_of_the_earliest_lease<S: Subject>() {
+pub fn a_reap_tells_when_the_earliest_lease_ends<S: Subject>() {
     let mut world = World::<S>::alone();
-    let next = |world: &mut World<S>| world.commit(|_| {}).next_expiry;
+    let look = reap_up_to(0);
+    let next =
+        |world: &mut World<S>| world.commit(|batch| batch.reap = Some(look)).next_expiry.at();
     assert_eq!(next(&mut world), None);
     let first = world.running(work()).job;
     let ends = world.now().plus(LEASE);
@@ -122,7 +124,7 @@ pub fn after_each_batch_the_next_expiry_is_that_of_the_earliest_lease<S: Subject
     assert_eq!(next(&mut world), Some(world.now().plus(LEASE)));
     world.advance(LEASE);
     let out = world.commit(|batch| batch.reap = Some(reap_up_to(10)));
-    assert_eq!((out.reaped, out.next_expiry), (Some(requeued(1)), None));
+    assert_eq!((out.reaped, out.next_expiry), (Some(requeued(1)), Next::Known(None)));
 }
 
 // What becomes of the job.
@@ -235,7 +237,7 @@ pub fn a_heartbeat_in_the_same_batch_saves_the_lease<S: Subject>() {
     let token = world.running(work()).job.token();
     world.advance(LEASE);
     let out = world.commit(|batch| {
-        batch.beats.push(Beat { token, extend: None, progress: None });
+        batch.heartbeats.push(Heartbeat { token, extend: None, progress: None });
         batch.reap = Some(reap_up_to(10));
     });
     assert_eq!(out.reaped, Some(NOTHING));
@@ -282,7 +284,7 @@ pub fn the_earliest_end_is_reaped_first<S: Subject>() {
     world.beat(early.token(), Some(lease(Millis::minutes(1)))).expect("the holder is heard");
     let until = world.now().plus(Millis::minutes(1));
     world.advance(Millis::hours(1));
-    let next = Some(LeaseCursor { until, id: early.id });
+    let next = Some(Cursor { at: until, id: early.id });
     assert_eq!(world.reap(reap_up_to(1)), Reaped::Page { requeued: 1, failed: 0, next });
     assert_eq!(world.job(early.id).state.name(), StateName::Queued);
     assert_eq!(world.job(late.id).state.name(), StateName::Processing);
@@ -304,7 +306,7 @@ pub fn more_than_a_page_of_expired_leases_is_reaped_with_the_cursor<S: Subject>(
     };
     let rest = world.load(|batch| batch.reap = Some(Reap { after: Some(next), ..reap }));
     assert_eq!(rest.reaped, Some(requeued(count - PAGE_ROWS)));
-    assert_eq!(rest.next_expiry, None, "no lease is left");
+    assert_eq!(rest.next_expiry, Next::Known(None), "no lease is left");
     assert_eq!(world.dump().attempts.len(), count, "each was taken back once");
     world.check();
 }

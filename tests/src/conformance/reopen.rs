@@ -1,6 +1,6 @@
 //! A crash after an acknowledged commit loses nothing and brings nothing back.
 
-use windlass_core::store::{Admin, Beat, JobRefused, Store};
+use windlass_core::store::{Admin, Heartbeat, JobRefused, Store};
 use windlass_core::{JobId, Millis, NewJob, QueueSettings, StateName, Verdict, When};
 
 use super::{ids, stale};
@@ -27,7 +27,7 @@ fn full_house<S: Subject>() -> World<S> {
     let token = world.running(work()).job.token();
     world.commit(|batch| {
         let progress = Some(text("{\"percent\": 20}"));
-        batch.beats.push(Beat { token, extend: None, progress });
+        batch.heartbeats.push(Heartbeat { token, extend: None, progress });
         batch.admin.push(Admin::Delete(gone));
         batch.admin.push(Admin::Pause(queue("paused")));
         let concurrency = Some(max_running(3));
@@ -142,9 +142,9 @@ pub fn a_batch_is_found_after_a_crash<S: Subject>() {
     world.enqueue(work());
     let sent = world.latest_batch();
     crash(&mut world);
-    assert_eq!(world.store().look(sent), Ok(true));
+    assert_eq!(world.store().was_committed(sent), Ok(true));
     let next = windlass_core::BatchId { seq: sent.seq + 1, ..sent };
-    assert_eq!(world.store().look(next), Ok(false));
+    assert_eq!(world.store().was_committed(next), Ok(false));
 }
 
 pub fn ready_jobs_come_in_the_same_order_after_a_crash<S: Subject>() {

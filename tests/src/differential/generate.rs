@@ -70,13 +70,13 @@ fn step() -> impl Strategy<Value = Step> {
     );
     (clock(), 1..=2_u64, reports, enqueues(), sweeps, vec(claim(), 0..=2)).prop_map(
         |(clock_ms, process, reports, enqueues, sweeps, claims)| {
-            let (settles, beats, admin) = reports;
+            let (settles, heartbeats, admin) = reports;
             let (reap, promote, purge) = sweeps;
             Step {
                 clock_ms,
                 process,
                 settles,
-                beats,
+                heartbeats,
                 admin,
                 enqueues,
                 reap,

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 use windlass_core::Wall;
-use windlass_core::store::{Dump, Outcomes, Reader, Store, audit};
+use windlass_core::store::{Batch, Dump, Outcomes, Reader, Store, audit};
 
 use crate::model::{Chosen, Model};
 use compare::Differences;
@@ -56,7 +56,7 @@ pub fn against_model<S: Store>(make: impl Fn() -> S, trace: &Trace) -> Result<No
         let chosen = Chosen { outcomes: &outcomes, after: &after };
         let expected = model.run(now, &batch, chosen);
         let mut differences = Differences::new();
-        differences.answers(&expected, &outcomes);
+        differences.answers(&batch, &expected, &outcomes);
         differences.rows(&model.dump(), &Model::without_fingerprints(after.clone()));
         differences.wrote(outcomes.wrote, &memory.dump, &after);
         differences.audit(&audit(&after));
@@ -72,6 +72,30 @@ pub fn against_model<S: Store>(make: impl Fn() -> S, trace: &Trace) -> Result<No
 /// same dump to the letter.
 pub fn same_dump<A: Store, B: Store>(make_a: impl Fn() -> A, make_b: impl Fn() -> B, cases: u32) {
     run_traces(cases, |trace| side_by_side(make_a(), make_b(), trace));
+}
+
+/// Runs `cases` random sequences on fresh stores. `judge` gets, for each batch, how many rounds of
+/// questions it took, its outcomes, and what is stored afterwards. `asked` counts the rounds of a
+/// store so far.
+pub fn count_rounds<S: Store>(
+    make: impl Fn() -> S,
+    cases: u32,
+    asked: impl Fn(&S) -> u64,
+    judge: impl Fn(u64, &Batch, &Outcomes, &Dump) -> Result<(), String>,
+) {
+    run_traces(cases, |trace| {
+        let mut store = make();
+        let mut memory = Memory::new(dump(&store)?);
+        for step in &trace.steps {
+            let (now, batch) = resolve(trace, step, &mut memory);
+            let before = asked(&store);
+            let outcomes = store.commit(now, &batch).map_err(|error| format!("{error}"))?;
+            let after = dump(&store)?;
+            judge(asked(&store) - before, &batch, &outcomes, &after)?;
+            memory.learn(&outcomes, after);
+        }
+        Ok(())
+    });
 }
 
 fn side_by_side<A: Store, B: Store>(mut a: A, mut b: B, trace: &Trace) -> Result<(), String> {
@@ -91,10 +115,10 @@ fn side_by_side<A: Store, B: Store>(mut a: A, mut b: B, trace: &Trace) -> Result
     Ok(())
 }
 
-/// The order of stirred queues means nothing.
+/// The order of queues that became ready means nothing.
 fn sorted(outcomes: &Outcomes) -> Outcomes {
     let mut outcomes = outcomes.clone();
-    outcomes.stirred.sort();
+    outcomes.ready_queues.sort();
     outcomes
 }
 

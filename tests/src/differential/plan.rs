@@ -1,8 +1,8 @@
 //! A trace as plain data, and how a step becomes a batch for a store as it stands.
 
 use windlass_core::store::{
-    Admin, AdminDone, Batch, Beat, ClaimFor, Cursor, DeadFilter, Dump, LeaseCursor, Outcomes,
-    Purge, Reap, Reaped, Settle, Worker,
+    Admin, AdminDone, Batch, ClaimFor, Cursor, DeadFilter, Dump, Heartbeat, Outcomes, Purge, Reap,
+    Reaped, Settle, Worker,
 };
 use windlass_core::{
     BatchId, Epoch, Fingerprint, JobId, JobTimeout, Kind, LeaseLength, LeaseToken, MaxRetries,
@@ -29,7 +29,7 @@ pub struct Step {
     /// The process it comes from.
     pub process: u64,
     pub(crate) settles: Vec<SettlePlan>,
-    pub(crate) beats: Vec<BeatPlan>,
+    pub(crate) heartbeats: Vec<BeatPlan>,
     pub(crate) admin: Vec<AdminPlan>,
     pub(crate) enqueues: Vec<EnqueuePlan>,
     pub(crate) reap: Option<ReapPlan>,
@@ -151,7 +151,7 @@ pub(crate) struct ReapPlan {
 pub(crate) struct Memory {
     now: Wall,
     seq: u64,
-    reap_on: Option<LeaseCursor>,
+    reap_on: Option<Cursor>,
     replay_on: Option<Cursor>,
     /// Requests that had a key.
     sent: Vec<NewJob>,
@@ -259,12 +259,12 @@ pub(crate) fn resolve(trace: &Trace, step: &Step, memory: &mut Memory) -> (Wall,
         batch.settles.extend(plan.twice.then(|| settle.clone()));
         batch.settles.push(settle);
     }
-    let beat = |plan: &BeatPlan| Beat {
+    let beat = |plan: &BeatPlan| Heartbeat {
         token: memory.token(plan.job, plan.token),
         extend: plan.extend,
         progress: plan.progress.clone(),
     };
-    batch.beats = step.beats.iter().map(beat).collect();
+    batch.heartbeats = step.heartbeats.iter().map(beat).collect();
     batch.admin = step.admin.iter().map(|plan| resolve_admin(plan, memory)).collect();
     batch.enqueues = step.enqueues.iter().map(|plan| memory.new_job(plan)).collect();
     batch.reap = step.reap.map(|plan| Reap {

@@ -55,13 +55,13 @@ impl Model {
             StateName::Processing => self.note("cancel a running job"),
             StateName::Cancelled => {
                 self.note("cancel a cancelled job again");
-                return Ok(AdminDone::Job(was.job()));
+                return Ok(AdminDone::Job(Box::new(was.job())));
             }
             StateName::Done | StateName::Failed => return self.illegal(EventName::Cancel, &was),
         }
         self.jobs[at].finish(now, StateName::Cancelled);
         self.stir(&was, at);
-        Ok(AdminDone::Job(self.jobs[at].job()))
+        Ok(AdminDone::Job(Box::new(self.jobs[at].job())))
     }
 
     fn replay(&mut self, now: Wall, id: JobId) -> Answer {
@@ -73,7 +73,7 @@ impl Model {
             _ => return self.illegal(EventName::Replay, &was),
         }
         self.start_anew(now, at);
-        Ok(AdminDone::Job(self.jobs[at].job()))
+        Ok(AdminDone::Job(Box::new(self.jobs[at].job())))
     }
 
     fn start_anew(&mut self, now: Wall, at: usize) {

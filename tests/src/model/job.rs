@@ -2,8 +2,9 @@
 
 use windlass_core::store::JobDetail;
 use windlass_core::{
-    Epoch, Excerpt, IdempotencyKey, Job, JobId, JobTimeout, Kind, Lease, LeaseLength, MaxRetries,
-    Payload, Priority, QueueName, RetryPolicy, Spent, State, StateName, View, Wall, WorkerId,
+    Epoch, Excerpt, IdempotencyKey, Job, JobId, JobTimeout, Kind, LastVerdict, Lease, LeaseLength,
+    MaxRetries, Payload, Priority, QueueName, Rank, RetryPolicy, State, StateName, View, Wall,
+    WorkerId,
 };
 
 #[derive(Debug, Clone)]
@@ -116,6 +117,7 @@ impl ModelJob {
             queue: self.queue.clone(),
             kind: self.kind.clone(),
             priority: self.priority,
+            rank: Rank { class: -self.priority.get(), turn: 0, due: self.run_at, id: self.id },
             state: self.core_state(),
             attempts: self.attempts,
             max_retries: self.max_retries,
@@ -126,6 +128,7 @@ impl ModelJob {
             visibility_timeout: self.visibility_timeout,
             retry: self.retry,
             idempotency_key: self.key.clone(),
+            payload_bytes: self.payload.bytes(),
             created_at: self.created_at,
             updated_at: self.updated_at,
             started_at: self.started_at,
@@ -149,13 +152,13 @@ impl ModelJob {
     }
 }
 
-fn spent((word, answer): (Word, StateName)) -> Spent {
+fn spent((word, answer): (Word, StateName)) -> LastVerdict {
     match (word, answer) {
-        (Word::Complete, _) => Spent::Completed,
-        (Word::FailRetryable, StateName::Failed) => Spent::Exhausted,
-        (Word::FailRetryable, _) => Spent::Retried,
-        (Word::FailPermanent, _) => Spent::Permanent,
-        (Word::Snooze, _) => Spent::Snoozed,
-        (Word::Release, _) => Spent::Released,
+        (Word::Complete, _) => LastVerdict::Completed,
+        (Word::FailRetryable, StateName::Failed) => LastVerdict::Exhausted,
+        (Word::FailRetryable, _) => LastVerdict::Retried,
+        (Word::FailPermanent, _) => LastVerdict::Permanent,
+        (Word::Snooze, _) => LastVerdict::Snoozed,
+        (Word::Release, _) => LastVerdict::Released,
     }
 }

@@ -15,7 +15,7 @@ mod sweep;
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::store::{
-    AdminDone, Batch, Change, Dump, JobRefused, Marker, Outcomes, Worker, WorkerRow,
+    AdminDone, Batch, Change, Dump, JobRefused, Marker, Next, Outcomes, Worker, WorkerRow,
 };
 use windlass_core::{
     Attempt, Counts, Epoch, Fingerprint, JobId, KeyRecord, Queue, QueueName, QueueRow, Rejected,
@@ -122,9 +122,9 @@ pub struct Chosen<'a> {
 /// What should have come of a batch.
 #[derive(Debug, Clone)]
 pub struct Expected {
-    /// The answers. `wrote` and `stirred` are left as they are in a new value: see the others.
+    /// The answers. `wrote` and `ready_queues` are left as they are in a new value: see the others.
     pub outcomes: Outcomes,
-    /// Queues that have to be among the stirred ones.
+    /// Queues that have to be told as ready.
     pub must_stir: BTreeSet<QueueName>,
     /// Queues that may be among them.
     pub may_stir: BTreeSet<QueueName>,
@@ -144,7 +144,7 @@ impl Model {
         self.keys_before = self.keys.clone();
         let mut out = Outcomes { now, ..Outcomes::default() };
         out.settles = batch.settles.iter().map(|s| self.settle(now, s, chosen)).collect();
-        out.beats = batch.beats.iter().map(|beat| self.beat(now, beat)).collect();
+        out.heartbeats = batch.heartbeats.iter().map(|beat| self.beat(now, beat)).collect();
         out.admin = batch.admin.iter().map(|a| self.admin(now, a, &batch.policy)).collect();
         out.enqueues = batch.enqueues.iter().map(|n| self.enqueue(now, n, &batch.policy)).collect();
         out.reaped = batch.reap.map(|reap| self.reap(now, &reap, chosen));
@@ -152,8 +152,8 @@ impl Model {
         out.purged = batch.purge.map(|purge| self.purge(now, &purge, &batch.policy));
         out.claims = batch.claims.iter().map(|claim| self.claim(now, claim)).collect();
         self.echo(&batch.enqueues, &mut out.enqueues);
-        out.next_due = self.next_due();
-        out.next_expiry = self.jobs.iter().filter_map(|job| job.lease_until).min();
+        out.next_due = self.next_due(batch);
+        out.next_expiry = self.next_expiry(batch);
         out.changes = self.changes();
         if let (Some(purge), Some(purged)) = (&batch.purge, &mut out.purged) {
             purged.next = self.next_purge(&purge.retention);
@@ -228,9 +228,29 @@ impl Model {
         rows
     }
 
-    fn next_due(&self) -> Option<Wall> {
-        let scheduled = self.jobs.iter().filter(|job| job.is_scheduled());
-        scheduled.map(|job| job.run_at).min()
+    fn next_due(&self, batch: &Batch) -> Next {
+        let at = |job: &ModelJob| job.is_scheduled().then_some(job.run_at);
+        if batch.promote.is_some() {
+            Next::Known(self.jobs.iter().filter_map(at).min())
+        } else {
+            Next::Written(self.new_instants(at).min())
+        }
+    }
+
+    fn next_expiry(&self, batch: &Batch) -> Next {
+        if batch.reap.is_some() {
+            Next::Known(self.jobs.iter().filter_map(|job| job.lease_until).min())
+        } else {
+            Next::Written(self.new_instants(|job| job.lease_until).min())
+        }
+    }
+
+    /// The instants of jobs that have another one than before the batch.
+    fn new_instants(&self, at: impl Fn(&ModelJob) -> Option<Wall>) -> impl Iterator<Item = Wall> {
+        self.jobs.iter().filter_map(move |job| {
+            let before = self.before.iter().find(|before| before.id == job.id);
+            at(job).filter(|_| before.and_then(&at) != at(job))
+        })
     }
 
     /// Jobs that came, went, or are in another state or with another holder than before the batch.

@@ -1,6 +1,6 @@
 //! Reports of workers: only the holder of the latest lease is heard, once.
 
-use windlass_core::store::{Beat, Beaten, JobRefused, Settle};
+use windlass_core::store::{Heartbeat, JobRefused, LeaseExtended, Settle};
 use windlass_core::{
     Attempt, AttemptOutcome, Delay, Epoch, Excerpt, Failure, FailureKind, StateName, Verdict, Wall,
 };
@@ -126,7 +126,11 @@ impl Model {
         self.jobs[at].attempts -= 1;
     }
 
-    pub(super) fn beat(&mut self, now: Wall, beat: &Beat) -> Result<Beaten, JobRefused> {
+    pub(super) fn beat(
+        &mut self,
+        now: Wall,
+        beat: &Heartbeat,
+    ) -> Result<LeaseExtended, JobRefused> {
         let at = self.at(beat.token.job)?;
         let job = &mut self.jobs[at];
         if job.state != StateName::Processing || beat.token.epoch.get() != job.epoch {
@@ -148,7 +152,7 @@ impl Model {
             }
         }
         self.note("heartbeat");
-        Ok(Beaten { until })
+        Ok(LeaseExtended { until })
     }
 
     /// A lease that ran out: the attempt is charged, the worker named in the reason.

@@ -3,9 +3,10 @@
 //! Each page is made of what was there before the batch, in order, up to its limit; what the batch
 //! itself has changed since is looked at again, one by one.
 
-use windlass_core::store::{LeaseCursor, Promoted, Purge, Purged, Reap, Reaped, Retention};
+use windlass_core::store::{Cursor, Promoted, Purge, Purged, Reap, Reaped, Retention};
 use windlass_core::{IdempotencyKey, JobId, Millis, Policy, StateName, Wall};
 
+use super::job::ModelJob;
 use super::{Chosen, Model};
 
 /// A clock that is off by more was stepped.
@@ -20,11 +21,11 @@ impl Model {
             self.note("a stepped clock reaps nothing");
             return Reaped::ClockStepped;
         }
-        let mut leases: Vec<LeaseCursor> = Vec::new();
+        let mut leases: Vec<Cursor> = Vec::new();
         for job in &self.before {
-            leases.extend(job.lease_until.map(|until| LeaseCursor { until, id: job.id }));
+            leases.extend(job.lease_until.map(|until| Cursor { at: until, id: job.id }));
         }
-        leases.retain(|lease| reap.all || lease.until <= now);
+        leases.retain(|lease| reap.all || lease.at <= now);
         leases.retain(|lease| reap.after.is_none_or(|after| *lease > after));
         leases.sort();
         leases.truncate(reap.limit);
@@ -156,10 +157,18 @@ impl Model {
         full
     }
 
+    /// When the next of the jobs that were finished before this batch is past its age.
     pub(super) fn next_purge(&self, retention: &Retention) -> Option<Wall> {
         let due = ages(retention).into_iter().flat_map(|(state, age)| {
             let finished = self.jobs.iter().filter(move |job| job.state == state);
-            finished.filter_map(move |job| Some(job.finished_at?.plus(age)))
+            let same = |job: &&ModelJob| {
+                let before = self.before.iter().find(|before| before.id == job.id);
+                before.is_some_and(|before| {
+                    let ended = |job: &ModelJob| (job.finished_at, job.generation);
+                    ended(before) == ended(job)
+                })
+            };
+            finished.filter(same).filter_map(move |job| Some(job.finished_at?.plus(age)))
         });
         due.min()
     }

@@ -4,9 +4,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use windlass_core::{
-    Claim, Delay, Epoch, Excerpt, Failure, FailureKind, Gate, Job, JobId, JobTimeout, Kind, Lease,
-    LeaseLength, MaxRetries, Millis, Payload, Priority, QueueName, RetryPolicy, Spent, State,
-    Strategy as Growth, Verdict, Wall, WorkerId,
+    Claim, Delay, Epoch, Excerpt, Failure, FailureKind, Gate, Job, JobId, JobTimeout, Kind,
+    LastVerdict, Lease, LeaseLength, MaxRetries, Millis, Payload, Priority, QueueName, Rank,
+    RetryPolicy, State, Strategy as Growth, Verdict, Wall, WorkerId,
 };
 
 const IN_RANGE: &str = "the generator stays within bounds";
@@ -78,8 +78,8 @@ pub(crate) fn lease_length() -> impl Strategy<Value = LeaseLength> {
     some.prop_map(|ms| LeaseLength::new(ms).expect(IN_RANGE))
 }
 
-fn spent() -> impl Strategy<Value = Option<Spent>> {
-    option::of(select(Spent::ALL.to_vec()))
+fn spent() -> impl Strategy<Value = Option<LastVerdict>> {
+    option::of(select(LastVerdict::ALL.to_vec()))
 }
 
 fn state() -> impl Strategy<Value = State> {
@@ -109,11 +109,13 @@ pub(crate) fn job() -> impl Strategy<Value = Job> {
         |(id, state, (attempts, retries, epoch, generation), instants, options, priority)| {
             let (run_at, created_at, started_at) = instants;
             let (visibility_timeout, timeout, retry) = options;
+            let priority = Priority::new(priority).expect(IN_RANGE);
             Job {
                 id,
                 queue: QueueName::default(),
                 kind: Kind::default(),
-                priority: Priority::new(priority).expect(IN_RANGE),
+                priority,
+                rank: Rank::new(priority, run_at, id),
                 state,
                 attempts,
                 max_retries: MaxRetries::new(retries).expect(IN_RANGE),
@@ -124,6 +126,7 @@ pub(crate) fn job() -> impl Strategy<Value = Job> {
                 visibility_timeout,
                 retry,
                 idempotency_key: None,
+                payload_bytes: 0,
                 created_at,
                 updated_at: created_at,
                 started_at,

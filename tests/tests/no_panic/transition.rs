@@ -3,7 +3,7 @@
 use proptest::option;
 use proptest::prelude::*;
 use windlass_core::{
-    Attempt, Claim, Epoch, Event, Job, LeaseLength, State, StateName, Step, Verdict, Wall,
+    Attempt, Claim, Epoch, Event, Job, LeaseLength, Rank, State, StateName, Step, Verdict, Wall,
     transition,
 };
 
@@ -56,6 +56,7 @@ fn check_moved(before: &Job, after: &Job, now: Wall) -> Result<(), TestCaseError
         epoch: after.epoch,
         generation: after.generation,
         run_at: after.run_at,
+        rank: Rank::of(after),
         updated_at: after.updated_at,
         started_at: after.started_at,
         ..before.clone()

@@ -2,12 +2,12 @@
 
 use windlass_core::machine::{Answer, Effect, Input, Request};
 use windlass_core::store::{
-    Admin, Batch, Beat, Changes, ClaimFor, Doc, DocWrite, Leased, Reader, Settle, Store, Taker,
-    WorkerKind, audit,
+    Admin, Batch, Changes, ClaimFor, Doc, DocWrite, Heartbeat, Leased, Reader, Settle, Store,
+    Taker, WorkerKind, audit,
 };
 use windlass_core::{
-    BatchId, Demand, EnqueueRefused, Failure, JobId, Millis, Payload, PayloadError, Policy,
-    ProcessId, QueueName, Verdict, Wall, When, WorkerId, apply,
+    BatchId, Delay, Demand, EnqueueRefused, Failure, JobId, Millis, Payload, PayloadError, Policy,
+    ProcessId, QueueName, Verdict, Wall, When, WorkerId,
 };
 use windlass_tests::stage::{job, token, worker_named};
 
@@ -65,6 +65,7 @@ fn a_stored_job_with_a_higher_id_than_a_new_one_runs_with_its_own_payload() {
     made.settle();
     let mut old = row(&made.store);
     old.id = JobId::new(200).expect("an id");
+    old.rank.id = old.id;
     let mut shelf = Shelf::holding(old, payload("200"));
     shelf.next_id = JobId::new(100).expect("an id");
     let mut batch = batch();
@@ -74,11 +75,29 @@ fn a_stored_job_with_a_higher_id_than_a_new_one_runs_with_its_own_payload() {
     let worker = WorkerId::new("w").expect("a name");
     let takers = vec![Taker { worker, max: 2, length: None }];
     batch.claims.push(ClaimFor { demand: Demand::ALL, takers });
-    let out = apply(&mut shelf, &batch).expect("a shelf does not fail");
+    let out = shelf.commit(&batch);
     let run = |leased: &Leased| (leased.job.id.get(), leased.payload.as_str().to_owned());
     let mut runs: Vec<(u64, String)> = out.claims[0].jobs.iter().map(run).collect();
     runs.sort();
     assert_eq!(runs, [(100, "100".to_owned()), (200, "200".to_owned())]);
+}
+
+/// A job that its own batch had made ready was too large for what was left of the claim's bytes.
+/// Its payload was asked for again and again, and the commit never ended. Found by a differential
+/// test of redb.
+#[test]
+fn a_promoted_job_that_does_not_fit_into_the_claim_is_claimed_by_the_next_batch() {
+    let mut stage = stage(3);
+    stage.settle();
+    let large = payload(&format!("\"{}\"", "x".repeat(12 * 1024 * 1024)));
+    for _ in 0..3 {
+        let mut new = job();
+        (new.payload, new.when) = (large.clone(), When::After(Delay::new(1_000).expect("a delay")));
+        stage.enqueue(new);
+    }
+    stage.settle();
+    stage.pass(Millis::seconds(2));
+    assert_eq!(stage.started().len(), 3);
 }
 
 /// Two progress notes of one run shared a batch, and both were written, though each row of a
@@ -93,9 +112,9 @@ fn two_progress_notes_in_one_batch_write_one_document() {
     let mut batch = batch();
     for note in ["10", "20"] {
         let progress = Some(payload(note));
-        batch.beats.push(Beat { token: token("1.1"), extend: None, progress });
+        batch.heartbeats.push(Heartbeat { token: token("1.1"), extend: None, progress });
     }
-    apply(&mut shelf, &batch).expect("a shelf does not fail");
+    shelf.commit(&batch);
     let last = DocWrite { job: JobId::FIRST, doc: Doc::Progress, text: payload("20") };
     assert_eq!(shelf.written.map(|Changes { docs, .. }| docs), Some(vec![last]));
 }

@@ -4,7 +4,7 @@ use windlass_core::limits::CLAIM_BYTES;
 use windlass_core::machine::{
     Answer, Config, Effect, Input, Limits, Phase, Poll, Request, StoreCall,
 };
-use windlass_core::store::{Batch, Beat, Reader, Store, Worker, WorkerKind};
+use windlass_core::store::{Batch, Heartbeat, Reader, Store, Worker, WorkerKind};
 use windlass_core::{
     BatchId, Delay, Demand, Kind, Kinds, Millis, NewJob, Now, Payload, Policy, ProcessId,
     RequestId, StateName, When,
@@ -157,8 +157,8 @@ fn a_remote_worker_that_sends_heartbeats_is_seen_alive() {
     stage.settle();
     for _ in 0..10 {
         stage.pass(Millis::seconds(10));
-        let beat = Beat { token: token("1.1"), extend: None, progress: None };
-        stage.request(Request::Beat(beat));
+        let beat = Heartbeat { token: token("1.1"), extend: None, progress: None };
+        stage.request(Request::Heartbeat(beat));
         stage.settle();
     }
     let rows = stage.store.reader().expect("a reader").workers().expect("it reads");

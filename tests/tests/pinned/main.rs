@@ -77,8 +77,8 @@ impl Store for Odd {
         (self.commit)(&mut self.memory, now, batch)
     }
 
-    fn look(&mut self, batch: BatchId) -> Result<bool, StoreError> {
-        self.memory.look(batch)
+    fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
+        self.memory.was_committed(batch)
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {

@@ -2,7 +2,7 @@
 
 use windlass_core::machine::{Config, Input};
 use windlass_core::store::{
-    Admin, Batch, CommitError, Outcomes, Promoted, Reader, Retention, Store, WorkerKind,
+    Admin, Batch, CommitError, Next, Outcomes, Promoted, Reader, Retention, Store, WorkerKind,
 };
 use windlass_core::{
     BatchId, Failure, Fingerprint, Idempotency, IdempotencyKey, JobId, MaxRetries, Millis, Policy,
@@ -31,7 +31,7 @@ fn due_but_held(
     batch: &Batch,
 ) -> Result<Outcomes, CommitError> {
     let promoted = batch.promote.map(|_| Promoted { count: 0, more: false });
-    let next_due = Some(now.minus(Millis::new(5)));
+    let next_due = Next::Known(Some(now.minus(Millis::new(5))));
     Ok(Outcomes { next_due, promoted, ..memory.commit(now, batch)? })
 }
 

@@ -1,55 +1,56 @@
-//! The end of a batch: what has changed is gathered, and written once.
+//! The end of a batch: what has changed, each row once.
 
 use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
 use core::mem;
 
-use super::queues::KindWork;
+use super::queues::KindDelta;
 use super::{Entry, KeyEntry, Work};
-use crate::store::{Change, Changes, CountDelta, Doc, DocWrite, Marker, Moved, Outcomes, Tx};
-use crate::{BatchId, JobId, QueueName, View};
+use crate::store::{Change, Changes, CountDelta, Doc, DocWrite, Marker, Moved, Outcomes};
+use crate::{BatchId, Job, JobId, State, View};
 
-impl<T: Tx> Work<'_, T> {
-    /// Writes everything that changed, and says when something is next due.
-    pub(in crate::apply) fn write(
-        &mut self,
-        batch: BatchId,
-        out: &mut Outcomes,
-    ) -> Result<(), T::Error> {
+impl Work {
+    /// Everything that is to be written. Nothing may be decided after this.
+    pub(in crate::apply) fn gather(&mut self, batch: BatchId, out: &mut Outcomes) -> Changes {
         let mut changes = mem::take(&mut self.changes);
-        self.gather_words(&mut changes);
-        self.gather_jobs(&mut changes, &mut out.changes);
+        self.gather_notes(&mut changes);
+        self.gather_jobs(&mut changes, out);
         self.gather_keys(&mut changes);
-        self.gather_queues(&mut changes, &mut out.stirred);
+        self.gather_queues(&mut changes, out);
         out.wrote = !changes.is_empty();
         if out.wrote {
             changes.marker = Some(Marker { batch, at: self.now });
-            self.tx.write(changes)?;
         }
-        out.next_due = self.tx.next_due()?;
-        out.next_expiry = self.tx.next_expiry()?;
-        Ok(())
+        changes
     }
 
-    fn gather_jobs(&mut self, changes: &mut Changes, moved: &mut Vec<Change>) {
+    fn gather_jobs(&mut self, changes: &mut Changes, out: &mut Outcomes) {
         let mut entries = mem::take(&mut self.jobs);
-        let new = entries.iter().filter(|entry| entry.payload.is_some()).count();
+        let new = entries.iter().filter(|entry| entry.new).count();
         let touched = entries.iter().filter(|entry| entry.is_touched()).count();
         changes.inserts.reserve(new);
         changes.updates.reserve(touched - new);
-        moved.reserve(touched);
+        out.changes.reserve(touched);
         for at in self.by_id.values() {
             let entry = &mut entries[*at];
-            moved.extend(entry.change());
+            if !entry.is_touched() {
+                continue;
+            }
+            out.changes.extend(entry.change());
             match (entry.from, entry.job.take(), entry.removed.take()) {
-                (Some(from), Some(job), _) => changes.updates.push(Moved { from, job }),
+                (Some(from), Some(job), _) => {
+                    note_horizon(&job, out);
+                    changes.updates.push(Moved { from, job });
+                }
                 (Some(from), None, Some(job)) => changes.removes.push(Moved { from, job: *job }),
-                (None, Some(job), _) if entry.payload.is_some() => changes.inserts.push(job),
+                (None, Some(job), _) => {
+                    note_horizon(&job, out);
+                    changes.inserts.push(job);
+                }
                 _ => {}
             }
         }
         if !changes.removes.is_empty() {
-            forget_words_on_removed(changes);
+            drop_notes_on_removed(changes);
         }
     }
 
@@ -63,7 +64,7 @@ impl<T: Tx> Work<'_, T> {
         }
     }
 
-    fn gather_words(&mut self, changes: &mut Changes) {
+    fn gather_notes(&mut self, changes: &mut Changes) {
         for (job, text) in mem::take(&mut self.progress) {
             changes.docs.push(DocWrite { job, doc: Doc::Progress, text });
         }
@@ -71,12 +72,12 @@ impl<T: Tx> Work<'_, T> {
         self.gather_workers(changes);
     }
 
-    fn gather_queues(&mut self, changes: &mut Changes, stirred: &mut Vec<QueueName>) {
+    fn gather_queues(&mut self, changes: &mut Changes, out: &mut Outcomes) {
         for work in mem::take(&mut self.queues) {
-            if work.stirred {
-                stirred.push(work.queue.name.clone());
+            if work.made_ready {
+                out.ready_queues.push(work.queue.name.clone());
             }
-            for KindWork { kind, by, .. } in work.kinds {
+            for KindDelta { kind, by } in work.kinds {
                 if by != [0; View::ALL.len()] {
                     let queue = work.queue.name.clone();
                     changes.counts.push(CountDelta { queue, kind, by });
@@ -90,15 +91,15 @@ impl<T: Tx> Work<'_, T> {
 }
 
 impl Entry {
-    /// What became of it, for those who watch.
+    /// How its state changed, for those who watch.
     fn change(&self) -> Option<Change> {
         let from = self.from.map(|from| (from.view.state(), from.epoch));
         let to = self.job.as_ref().map(|job| (job.state.name(), job.epoch));
-        if !self.is_touched() || from == to {
+        if from == to {
             return None;
         }
         let job = self.job.as_ref().or(self.removed.as_deref())?;
-        // Of a removed job it is told where it stood, whatever happened to it on the way.
+        // A removed job is shown as the store had it, whatever this batch did to it before.
         let run_at =
             self.from.filter(|_| self.job.is_none()).map_or(job.run_at, |from| from.run_at);
         Some(Change {
@@ -113,10 +114,20 @@ impl Entry {
     }
 }
 
+/// Notes when the machine has to look at this job again.
+fn note_horizon(job: &Job, out: &mut Outcomes) {
+    match &job.state {
+        State::Queued { ready: false, .. } => out.next_due.bring_forward(job.run_at),
+        State::Processing(lease) => out.next_expiry.bring_forward(lease.until),
+        _ => {}
+    }
+}
+
 /// A job may be reported on and removed in one batch: then nothing of the report is kept.
-fn forget_words_on_removed(changes: &mut Changes) {
+fn drop_notes_on_removed(changes: &mut Changes) {
     let removed: BTreeSet<JobId> = changes.removes.iter().map(|moved| moved.job.id).collect();
     changes.docs.retain(|write| !removed.contains(&write.job));
     changes.errors.retain(|(job, _)| !removed.contains(job));
     changes.attempts.retain(|attempt| !removed.contains(&attempt.job));
+    changes.dropped_attempts.retain(|(job, _)| !removed.contains(job));
 }

@@ -1,28 +1,33 @@
-//! The working set of a batch: every job, key and queue it has touched, as it stands right now.
+//! The working set of a batch: every job, key and queue it has touched, as it is right now.
 //!
-//! The store answers from before the batch; what lies here covers it. Each changed row is written
-//! once, at the end, however often it changed on the way.
+//! The store answers from before the batch; what is in here goes before its answers. Each changed
+//! row is written once, however often it changed on the way.
 
 mod gather;
 mod queues;
 mod workers;
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry as MapEntry;
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::mem;
 
-use self::queues::{Place, QueueWork};
+pub(super) use self::queues::Place;
+use self::queues::QueueWork;
 use self::workers::WorkerWork;
-use crate::store::{Changes, Doc, DocWrite, JobRefused, Room, Tx};
+use crate::store::{
+    Answers, BadAnswer, Batch, Candidate, Changes, Doc, DocWrite, JobRefused, KeyFound, KindFound,
+    Questions,
+};
 use crate::{
-    Gate, IdempotencyKey, Job, JobId, KeyRecord, Millis, Payload, Policy, QueueName, Queues,
-    SettingKey, SettingValue, Standing, View, Wall, WorkerId,
+    IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Kind, Millis, Payload, QueueName, SettingKey,
+    SettingValue, View, Wall, WorkerId,
 };
 
 /// Everything a batch has touched so far.
-pub(super) struct Work<'t, T: Tx> {
-    pub(super) tx: &'t mut T,
+#[derive(Debug)]
+pub(super) struct Work {
     pub(super) now: Wall,
     pub(super) idempotency_window: Millis,
     /// What will be written beside jobs, keys, counters and queues.
@@ -32,10 +37,12 @@ pub(super) struct Work<'t, T: Tx> {
     keys: BTreeMap<IdempotencyKey, KeyEntry>,
     queues: Vec<QueueWork>,
     by_name: BTreeMap<QueueName, usize>,
-    asked_queues: BTreeSet<QueueName>,
-    all_queues: bool,
-    made_queues: usize,
-    next_id: Option<JobId>,
+    /// How many queues there are, those made by this batch included.
+    queue_count: usize,
+    /// The kinds that a queue has no jobs of yet, with the number of others it has.
+    new_kinds: BTreeMap<(QueueName, Kind), usize>,
+    /// New ids, the next one last.
+    ids: Vec<JobId>,
     /// What is said last in a batch counts.
     progress: BTreeMap<JobId, Payload>,
     settings: BTreeMap<SettingKey, Option<SettingValue>>,
@@ -43,275 +50,192 @@ pub(super) struct Work<'t, T: Tx> {
 }
 
 /// A job of the working set.
+#[derive(Debug)]
 struct Entry {
     id: JobId,
-    /// Where it stands in the store, once it was changed or removed here.
-    from: Option<Standing>,
+    /// Where the store has it, once it was changed or removed here.
+    from: Option<IndexKey>,
     /// The row as it is now, unless it was removed.
     job: Option<Job>,
     /// The row as it was when it was removed.
     removed: Option<Box<Job>>,
-    /// What it is run with, if it is new with this batch.
+    /// Whether it is new with this batch.
+    new: bool,
+    /// Its payload, if it is new or a candidate.
     payload: Option<Payload>,
     place: Place,
 }
 
-/// Where a job lies in the working set, so that it need not be looked for again.
+/// The position of a job in the working set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Spot(usize);
+pub(super) struct Slot(usize);
 
-/// A row as it was before it was replaced.
-pub(super) struct Before {
-    job: Job,
-    touched: bool,
-}
-
+#[derive(Debug)]
 struct KeyEntry {
     record: Option<KeyRecord>,
     dirty: bool,
 }
 
-impl<'t, T: Tx> Work<'t, T> {
-    pub(super) fn new(tx: &'t mut T, policy: &Policy) -> Self {
+impl Work {
+    pub(super) fn new(batch: &Batch) -> Self {
         Self {
-            now: tx.now(),
-            idempotency_window: policy.idempotency_window,
-            tx,
+            now: Wall::new(i64::MIN),
+            idempotency_window: batch.policy.idempotency_window,
             changes: Changes::default(),
-            jobs: Vec::new(),
+            jobs: Vec::with_capacity(batch.settles.len() + batch.enqueues.len()),
             by_id: BTreeMap::new(),
             keys: BTreeMap::new(),
             queues: Vec::new(),
             by_name: BTreeMap::new(),
-            asked_queues: BTreeSet::new(),
-            all_queues: false,
-            made_queues: 0,
-            next_id: None,
+            queue_count: 0,
+            new_kinds: BTreeMap::new(),
+            ids: Vec::new(),
             progress: BTreeMap::new(),
             settings: BTreeMap::new(),
             workers: BTreeMap::new(),
         }
     }
 
-    // Loading.
-
-    /// Makes room for so many jobs at once.
-    pub(super) fn reserve(&mut self, jobs: usize) {
-        self.jobs.reserve(jobs);
-    }
-
-    /// Loads these keys, and adds the jobs they name to `ids`.
-    pub(super) fn load_keys(
+    /// Takes in the answers about everything that was named.
+    pub(super) fn take_in(
         &mut self,
-        mut keys: Vec<IdempotencyKey>,
-        ids: &mut Vec<JobId>,
-    ) -> Result<(), T::Error> {
-        keys.sort();
-        keys.dedup();
-        keys.retain(|key| !self.keys.contains_key(key));
-        if keys.is_empty() {
-            return Ok(());
+        asked: &Questions,
+        answers: &mut Answers,
+    ) -> Result<(), BadAnswer> {
+        self.now = self.now.max(answers.now);
+        self.queue_count = self.queue_count.max(answers.queue_count);
+        for found in mem::take(&mut answers.queues) {
+            if !self.by_name.contains_key(&found.queue.name) {
+                self.add_queue(QueueWork::loaded(found));
+            }
         }
-        let records = self.tx.keys(&keys)?;
-        for (key, record) in keys.into_iter().zip(records) {
-            ids.extend(record.as_ref().map(|record| record.job));
-            self.keys.insert(key, KeyEntry { record, dirty: false });
+        for job in mem::take(&mut answers.jobs).into_iter().flatten() {
+            self.add(job)?;
         }
+        for (key, found) in asked.keys.iter().zip(mem::take(&mut answers.keys)) {
+            let record = found.map(|KeyFound { record, job }| (record, job));
+            let (record, job) = record.unzip();
+            if let Some(job) = job.flatten() {
+                self.add(job)?;
+            }
+            self.keys.entry(key.clone()).or_insert(KeyEntry { record, dirty: false });
+        }
+        for (id, payload) in asked.payloads.iter().zip(mem::take(&mut answers.payloads)) {
+            if let Ok(slot) = self.find(*id) {
+                self.jobs[slot.0].payload = Some(payload);
+            }
+        }
+        for (of, found) in asked.kinds.iter().zip(&answers.kinds) {
+            if let KindFound::New { others } = found {
+                self.new_kinds.insert(of.clone(), *others);
+            }
+        }
+        for (id, mark) in asked.workers.iter().zip(&answers.workers) {
+            self.load_worker(id, *mark);
+        }
+        self.ids.extend(answers.ids.iter().rev());
         Ok(())
     }
 
-    /// Loads these queues.
-    pub(super) fn load_queues(&mut self, queues: &Queues) -> Result<(), T::Error> {
-        if self.all_queues || matches!(queues, Queues::Only(names) if names.is_empty()) {
-            return Ok(());
-        }
-        if let Queues::Only(names) = queues {
-            self.asked_queues.extend(names.iter().cloned());
-        } else {
-            self.all_queues = true;
-        }
-        for row in self.tx.queues(queues)? {
-            if !self.by_name.contains_key(&row.queue.name) {
-                self.add_queue(QueueWork::loaded(row));
-            }
-        }
-        Ok(())
+    /// Takes jobs the store has found into the working set, and says where each is. One that is
+    /// there already stays as it is.
+    pub(super) fn adopt(&mut self, jobs: Vec<Job>) -> Result<Vec<Slot>, BadAnswer> {
+        jobs.into_iter().map(|job| self.add(job)).collect()
     }
 
-    /// Loads these jobs.
-    pub(super) fn load_jobs(&mut self, mut ids: Vec<JobId>) -> Result<(), T::Error> {
-        ids.sort_unstable();
-        ids.dedup();
-        if !self.by_id.is_empty() {
-            ids.retain(|id| !self.by_id.contains_key(id));
-        }
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let jobs = self.tx.jobs(&ids)?;
-        self.load_queues_of(jobs.iter().flatten())?;
-        for job in jobs.into_iter().flatten() {
-            self.add(job);
-        }
-        Ok(())
-    }
-
-    /// Takes jobs the store has found into the working set, and says where each lies. One that is
-    /// there already stays as it is: the working set covers the store.
-    pub(super) fn adopt(&mut self, jobs: Vec<Job>) -> Result<Vec<Spot>, T::Error> {
-        self.load_queues_of(jobs.iter())?;
-        Ok(jobs.into_iter().map(|job| self.add(job)).collect())
-    }
-
-    fn load_queues_of<'j>(&mut self, jobs: impl Iterator<Item = &'j Job>) -> Result<(), T::Error> {
-        let mut names: Vec<QueueName> = Vec::new();
-        let mut latest: Option<&QueueName> = None;
-        for job in jobs {
-            if latest.is_some_and(|latest| latest.same(&job.queue)) {
-                continue;
-            }
-            latest = Some(&job.queue);
-            if !self.by_name.contains_key(&job.queue) && !self.asked_queues.contains(&job.queue) {
-                names.push(job.queue.clone());
-            }
-        }
-        self.load_queues(&Queues::only(names))
+    /// Takes a job that the store has found into the working set.
+    pub(super) fn add(&mut self, job: Job) -> Result<Slot, BadAnswer> {
+        let at = self.jobs.len();
+        match self.by_id.entry(job.id) {
+            MapEntry::Occupied(known) => return Ok(Slot(*known.get())),
+            MapEntry::Vacant(vacant) => vacant.insert(at),
+        };
+        let place = self.place(&job)?;
+        let (id, job) = (job.id, Some(job));
+        let (from, removed, payload) = (None, None, None);
+        self.jobs.push(Entry { id, from, job, removed, new: false, payload, place });
+        Ok(Slot(at))
     }
 
     // Jobs.
 
-    /// Where a job lies, if it exists.
-    pub(super) fn find(&self, id: JobId) -> Result<Spot, JobRefused> {
+    /// The position of a job, if it exists.
+    pub(super) fn find(&self, id: JobId) -> Result<Slot, JobRefused> {
         let at = self.by_id.get(&id).filter(|at| self.jobs[**at].job.is_some());
-        at.map(|at| Spot(*at)).ok_or(JobRefused::NotFound(id))
+        at.map(|at| Slot(*at)).ok_or(JobRefused::NotFound(id))
     }
 
     /// A job as it is now, unless it was removed.
-    pub(super) fn job_at(&self, spot: Spot) -> Option<&Job> {
-        self.jobs[spot.0].job.as_ref()
+    pub(super) fn job_at(&self, slot: Slot) -> Option<&Job> {
+        self.jobs[slot.0].job.as_ref()
     }
 
     /// A job as it is now.
     pub(super) fn job(&self, id: JobId) -> Result<&Job, JobRefused> {
         let at = self.by_id.get(&id);
-        at.and_then(|at| self.job_at(Spot(*at))).ok_or(JobRefused::NotFound(id))
+        at.and_then(|at| self.job_at(Slot(*at))).ok_or(JobRefused::NotFound(id))
     }
 
-    /// Whether jobs of this one's queue may start.
-    pub(super) fn gate_at(&self, spot: Spot) -> Gate {
-        self.queues[self.jobs[spot.0].place.queue].gate()
+    /// The queue and kind of a job, as positions.
+    pub(super) fn place_at(&self, slot: Slot) -> Place {
+        self.jobs[slot.0].place
+    }
+
+    /// Takes a candidate into the working set.
+    pub(super) fn add_candidate(&mut self, candidate: Candidate) -> Result<Slot, BadAnswer> {
+        let slot = self.add(candidate.job)?;
+        self.jobs[slot.0].payload = Some(candidate.payload);
+        Ok(slot)
+    }
+
+    /// The payload of a candidate, or of a job that is new with this batch.
+    pub(super) fn payload_at(&self, slot: Slot) -> Option<&Payload> {
+        self.jobs[slot.0].payload.as_ref()
     }
 
     /// Puts a job in its new state.
-    pub(super) fn put(&mut self, job: Job) -> &Job {
-        let spot = Spot(self.by_id[&job.id]);
-        self.put_at(spot, job)
-    }
-
-    /// Puts the job that lies here in its new state.
-    pub(super) fn put_at(&mut self, spot: Spot, job: Job) -> &Job {
-        self.replace(spot, job);
-        self.jobs[spot.0].job.as_ref().expect("it was put there above")
-    }
-
-    /// The same; returns what [`put_back`](Self::put_back) needs to take it back.
-    pub(super) fn replace(&mut self, spot: Spot, job: Job) -> Option<Before> {
-        let entry = &mut self.jobs[spot.0];
-        debug_assert_eq!(entry.id, job.id, "a job keeps its spot");
-        let (from, to, touched) = (entry.view(), job.state.view(), entry.is_touched());
-        entry.note_standing();
+    pub(super) fn put_at(&mut self, slot: Slot, job: Job) -> &Job {
+        let entry = &mut self.jobs[slot.0];
+        debug_assert_eq!(entry.id, job.id, "a job keeps its slot");
+        let (from, to) = (entry.view(), job.state.view());
+        entry.note_key();
         let place = entry.place;
-        let before = entry.job.replace(job);
         self.count(place, from, Some(to));
         self.queues[place.queue].note_move(from, to);
-        before.map(|job| Before { job, touched })
-    }
-
-    /// Puts the row back that lay here before, as if it had never been replaced.
-    pub(super) fn put_back(&mut self, spot: Spot, before: Before) {
-        let entry = &mut self.jobs[spot.0];
-        let (from, to) = (entry.view(), before.job.state.view());
-        entry.from = entry.from.filter(|_| before.touched);
-        entry.job = Some(before.job);
-        let place = entry.place;
-        self.count(place, from, Some(to));
+        self.jobs[slot.0].job.insert(job)
     }
 
     /// Adds a new job.
     pub(super) fn insert(&mut self, job: Job, payload: Payload) {
-        debug_assert_eq!(self.next_id, Some(job.id), "ids are given out one by one");
-        self.next_id = Some(job.id.plus(1));
-        self.changes.docs.push(DocWrite { job: job.id, doc: Doc::Payload, text: payload.clone() });
+        let doc = DocWrite { job: job.id, doc: Doc::Payload, text: payload.clone() };
         let to = job.state.view();
-        let spot = self.add(job);
-        let entry = &mut self.jobs[spot.0];
-        entry.payload = Some(payload);
-        let place = entry.place;
-        self.count(place, None, Some(to));
+        let Ok(slot) = self.add(job) else { return };
+        self.changes.docs.push(doc);
+        let entry = &mut self.jobs[slot.0];
+        (entry.new, entry.payload) = (true, Some(payload));
+        self.count(self.jobs[slot.0].place, None, Some(to));
     }
 
     /// Removes a job.
-    pub(super) fn remove(&mut self, id: JobId) {
-        let Some(at) = self.by_id.get(&id).copied() else { return };
-        let entry = &mut self.jobs[at];
+    pub(super) fn remove(&mut self, slot: Slot) {
+        let entry = &mut self.jobs[slot.0];
         let from = entry.view();
-        entry.note_standing();
+        entry.note_key();
         entry.removed = entry.job.take().map(Box::new).or(entry.removed.take());
-        let place = entry.place;
-        self.count(place, from, None);
+        self.count(self.jobs[slot.0].place, from, None);
     }
 
-    /// The id the next new job gets.
-    pub(super) fn next_id(&mut self) -> Result<JobId, T::Error> {
-        let id = match self.next_id {
-            Some(id) => id,
-            None => self.tx.next_id()?,
-        };
-        self.next_id = Some(id);
-        Ok(id)
+    /// The id of the next new job. As many were asked for as jobs may be made.
+    pub(super) fn next_id(&mut self) -> JobId {
+        self.ids.pop().expect("the answer was checked to hold an id for every new job")
     }
 
-    /// Jobs of this batch that are ready and were not before, or stand elsewhere now: the store's
-    /// index of ready jobs does not show them yet.
-    pub(super) fn newly_ready(&self) -> impl Iterator<Item = (Spot, &Job)> {
+    /// Jobs that this batch has made ready: the store's index does not show them yet.
+    pub(super) fn newly_ready(&self) -> impl Iterator<Item = (Slot, &Job)> {
         self.jobs.iter().enumerate().filter_map(|(at, entry)| {
             let job = entry.job.as_ref()?;
-            (entry.is_touched() && job.state.view() == View::Queued).then_some((Spot(at), job))
+            (entry.is_touched() && job.state.view() == View::Queued).then_some((Slot(at), job))
         })
-    }
-
-    /// The payloads of these jobs, in this order: the first, and then as many as fit into so many
-    /// bytes together with it.
-    pub(super) fn payloads(
-        &mut self,
-        spots: &[Spot],
-        bytes: usize,
-    ) -> Result<Vec<Payload>, T::Error> {
-        let entries = spots.iter().map(|spot| &self.jobs[spot.0]);
-        let old: Vec<JobId> =
-            entries.filter(|one| one.payload.is_none()).map(|one| one.id).collect();
-        let found = if old.is_empty() { Vec::new() } else { self.tx.payloads(&old, bytes)? };
-        if old.len() == spots.len() {
-            return Ok(found);
-        }
-        let (mut found, mut room) = (found.into_iter(), Room::new(bytes));
-        let entries = spots.iter().map(|spot| &self.jobs[spot.0]);
-        let payloads = entries.map_while(|one| one.payload.clone().or_else(|| found.next()));
-        Ok(payloads.take_while(|payload| room.takes(payload.as_str().len())).collect())
-    }
-
-    /// Adds a job as it is stored, unless it is there already.
-    fn add(&mut self, job: Job) -> Spot {
-        let at = self.jobs.len();
-        match self.by_id.entry(job.id) {
-            MapEntry::Occupied(known) => return Spot(*known.get()),
-            MapEntry::Vacant(vacant) => vacant.insert(at),
-        };
-        let place = self.place(&job.queue, &job.kind);
-        let id = job.id;
-        let job = Some(job);
-        self.jobs.push(Entry { id, from: None, job, removed: None, payload: None, place });
-        Spot(at)
     }
 
     // Keys.
@@ -321,19 +245,24 @@ impl<'t, T: Tx> Work<'t, T> {
         self.keys.get(key)?.record.as_ref()
     }
 
+    /// Whether the store was asked for this key.
+    pub(super) fn knows_key(&self, key: &IdempotencyKey) -> bool {
+        self.keys.contains_key(key)
+    }
+
     /// Puts a key in place, or removes it.
     pub(super) fn put_key(&mut self, key: IdempotencyKey, record: Option<KeyRecord>) {
         self.keys.insert(key, KeyEntry { record, dirty: true });
     }
 
-    // What is only kept.
+    // Notes and settings.
 
-    /// Keeps how far a holder says it is.
+    /// Keeps the progress note of a holder.
     pub(super) fn note_progress(&mut self, job: JobId, text: Payload) {
         self.progress.insert(job, text);
     }
 
-    /// Keeps a setting, or forgets it.
+    /// Keeps a setting, or removes it.
     pub(super) fn put_setting(&mut self, key: SettingKey, value: Option<SettingValue>) {
         self.settings.insert(key, value);
     }
@@ -342,13 +271,13 @@ impl<'t, T: Tx> Work<'t, T> {
 impl Entry {
     /// Whether this batch has changed it, or made it.
     fn is_touched(&self) -> bool {
-        self.from.is_some() || self.payload.is_some()
+        self.from.is_some() || self.new
     }
 
-    /// Remembers where the store has it, before the first change.
-    fn note_standing(&mut self) {
+    /// Notes where the store has it, before the first change.
+    fn note_key(&mut self) {
         if !self.is_touched() {
-            self.from = self.job.as_ref().map(Job::standing);
+            self.from = self.job.as_ref().map(Job::index_key);
         }
     }
 

@@ -1,74 +1,91 @@
-//! The queues of the working set, with their counters as they are now.
+//! The queues of the working set: their settings, their limits, and how their counters change.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::vec::Vec;
 
 use super::Work;
-use crate::store::{AdminRefused, Tx};
-use crate::{Counts, Gate, Kind, Queue, QueueName, QueueRow, View, limits};
+use crate::limits::{KINDS_PER_QUEUE, QUEUES};
+use crate::store::{AdminRefused, BadAnswer, QueueFound, sorted};
+use crate::{Counts, Demand, Gate, Job, Kind, Queue, QueueName, View};
 
-/// Where the counters of a job's queue and kind stand.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
+/// The queue and kind of a job, as positions in the working set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::apply) struct Place {
     pub(super) queue: usize,
     kind: usize,
 }
 
-/// A queue of the working set, with its counters as they are now.
+/// A queue of the working set.
+#[derive(Debug)]
 pub(in crate::apply) struct QueueWork {
     pub(in crate::apply) queue: Queue,
-    pub(in crate::apply) kinds: Vec<KindWork>,
+    /// Its jobs as they are counted now; zeros if nothing depends on them.
+    pub(in crate::apply) counts: Counts,
+    /// Its gate before the batch.
+    gate_before: Gate,
+    /// How many kinds this batch has added to it.
+    made_kinds: usize,
+    pub(super) kinds: Vec<KindDelta>,
     by_kind: BTreeMap<Kind, usize>,
-    pub(in crate::apply) total: Counts,
     pub(super) dirty: bool,
-    pub(super) stirred: bool,
+    /// Whether jobs of it may have become claimable.
+    pub(super) made_ready: bool,
 }
 
-/// A kind of a queue.
-pub(in crate::apply) struct KindWork {
-    pub(in crate::apply) kind: Kind,
-    pub(in crate::apply) counts: Counts,
-    /// What to add to the stored counters.
+/// How the counters of a kind change.
+#[derive(Debug)]
+pub(super) struct KindDelta {
+    pub(super) kind: Kind,
     pub(super) by: [i64; View::ALL.len()],
 }
 
-impl<T: Tx> Work<'_, T> {
+impl Work {
     /// A queue, if it exists.
     pub(in crate::apply) fn queue(&self, name: &QueueName) -> Option<&QueueWork> {
         self.by_name.get(name).map(|at| &self.queues[*at])
     }
 
-    /// Every queue that was loaded.
-    pub(in crate::apply) fn queues(&self) -> &[QueueWork] {
-        &self.queues
+    /// The name and kind at a place.
+    pub(in crate::apply) fn names(&self, place: Place) -> (&QueueName, &Kind) {
+        let queue = &self.queues[place.queue];
+        (&queue.queue.name, &queue.kinds[place.kind].kind)
     }
 
-    /// A queue by its place in [`Self::queues`].
-    pub(in crate::apply) fn queue_at(&self, at: usize) -> &QueueWork {
-        &self.queues[at]
-    }
-
-    /// The place of a queue in [`Self::queues`], if it exists.
-    pub(in crate::apply) fn queue_place(&self, name: &QueueName) -> Option<usize> {
-        self.by_name.get(name).copied()
+    /// Whether jobs of the queue at a place may start.
+    pub(in crate::apply) fn gate(&self, place: Place) -> Gate {
+        self.queues[place.queue].gate()
     }
 
     /// Makes a queue if it does not exist, unless there are too many.
-    pub(in crate::apply) fn ensure_queue(
-        &mut self,
-        name: &QueueName,
-    ) -> Result<Result<(), AdminRefused>, T::Error> {
+    pub(in crate::apply) fn ensure_queue(&mut self, name: &QueueName) -> Result<(), AdminRefused> {
         if self.by_name.contains_key(name) {
-            return Ok(Ok(()));
+            return Ok(());
         }
-        if self.tx.queue_count()? + self.made_queues >= limits::QUEUES {
-            return Ok(Err(AdminRefused::TooManyQueues));
+        if self.queue_count >= QUEUES {
+            return Err(AdminRefused::TooManyQueues);
         }
-        self.made_queues += 1;
-        let mut queue = QueueWork::loaded(QueueRow::empty(Queue::new(name.clone())));
-        queue.dirty = true;
-        self.add_queue(queue);
-        Ok(Ok(()))
+        self.queue_count += 1;
+        let queue = QueueFound { queue: Queue::new(name.clone()), counts: None };
+        self.add_queue(QueueWork { dirty: true, ..QueueWork::loaded(queue) });
+        Ok(())
+    }
+
+    /// Notes that a queue gets a job of this kind; says whether it has room for the kind.
+    pub(in crate::apply) fn ensure_kind(&mut self, name: &QueueName, kind: &Kind) -> bool {
+        if self.new_kinds.is_empty() {
+            return true;
+        }
+        let key = (name.clone(), kind.clone());
+        let Some(others) = self.new_kinds.get(&key) else { return true };
+        let Some(at) = self.by_name.get(name) else { return true };
+        let queue = &mut self.queues[*at];
+        let room = others + queue.made_kinds < KINDS_PER_QUEUE;
+        if room {
+            queue.made_kinds += 1;
+            self.new_kinds.remove(&key);
+        }
+        room
     }
 
     /// Changes a queue that exists. Unless it is paused, its jobs may have become claimable.
@@ -81,8 +98,25 @@ impl<T: Tx> Work<'_, T> {
             let work = &mut self.queues[*at];
             change(&mut work.queue);
             work.dirty = true;
-            work.stirred |= !work.queue.paused;
+            work.made_ready |= !work.queue.paused;
         }
+    }
+
+    /// The queues of a demand that were closed before the batch and are open now, by name.
+    pub(in crate::apply) fn reopened(&self, demand: &Demand) -> Vec<QueueName> {
+        let opened =
+            |work: &&QueueWork| work.gate_before != Gate::Open && work.gate() == Gate::Open;
+        self.names_of(demand, opened)
+    }
+
+    /// The queues of a demand that are closed now, by name.
+    pub(in crate::apply) fn closed(&self, demand: &Demand) -> Vec<QueueName> {
+        self.names_of(demand, |work| work.gate() != Gate::Open)
+    }
+
+    fn names_of(&self, demand: &Demand, wanted: impl Fn(&&QueueWork) -> bool) -> Vec<QueueName> {
+        let names = self.queues.iter().filter(wanted).map(|work| &work.queue.name);
+        sorted(names.filter(|name| demand.queues.includes(name)).cloned().collect())
     }
 
     pub(super) fn add_queue(&mut self, queue: QueueWork) {
@@ -90,63 +124,54 @@ impl<T: Tx> Work<'_, T> {
         self.queues.push(queue);
     }
 
-    pub(super) fn place(&mut self, queue: &QueueName, kind: &Kind) -> Place {
-        if let Some(last) = self.jobs.last().and_then(|entry| entry.job.as_ref())
-            && last.queue.same(queue)
-            && last.kind.same(kind)
+    pub(super) fn place(&mut self, job: &Job) -> Result<Place, BadAnswer> {
+        let Job { queue, kind, .. } = job;
+        if let Some(last) = self.jobs.last()
+            && let Some(latest) = &last.job
+            && latest.queue.same(queue)
+            && latest.kind.same(kind)
         {
-            return self.jobs[self.jobs.len() - 1].place;
+            return Ok(last.place);
         }
-        let at = self.by_name.get(queue).copied().unwrap_or_else(|| {
-            // A row whose queue has no row of its own: the queue is written with it.
-            let row = QueueRow::empty(Queue::new(queue.clone()));
-            self.add_queue(QueueWork { dirty: true, ..QueueWork::loaded(row) });
-            self.queues.len() - 1
-        });
-        Place { queue: at, kind: self.queues[at].kind_place(kind) }
+        let Some(at) = self.by_name.get(queue).copied() else {
+            return Err(BadAnswer(format!("job {} without its queue {queue}", job.id)));
+        };
+        Ok(Place { queue: at, kind: self.queues[at].kind_place(kind) })
     }
 
     pub(super) fn count(&mut self, place: Place, from: Option<View>, to: Option<View>) {
         let queue = &mut self.queues[place.queue];
-        let kind = &mut queue.kinds[place.kind];
+        let by = &mut queue.kinds[place.kind].by;
         if let Some(view) = from {
-            kind.by[view.index()] -= 1;
-            kind.counts.take(view);
-            queue.total.take(view);
+            by[view.index()] -= 1;
+            queue.counts.take(view);
         }
         if let Some(view) = to {
-            kind.by[view.index()] += 1;
-            kind.counts.add(view);
-            queue.total.add(view);
+            by[view.index()] += 1;
+            queue.counts.add(view);
         }
     }
 }
 
 impl QueueWork {
-    pub(super) fn loaded(row: QueueRow) -> Self {
-        let mut work = Self {
-            total: row.total(),
-            queue: row.queue,
-            kinds: Vec::with_capacity(row.kinds.len()),
+    pub(super) fn loaded(found: QueueFound) -> Self {
+        let QueueFound { queue, counts } = found;
+        let counts = counts.unwrap_or_default();
+        Self {
+            gate_before: queue.gate(counts.get(View::Processing)),
+            queue,
+            counts,
+            made_kinds: 0,
+            kinds: Vec::new(),
             by_kind: BTreeMap::new(),
             dirty: false,
-            stirred: false,
-        };
-        for (kind, counts) in row.kinds.into_iter().filter(|(_, counts)| !counts.is_empty()) {
-            let at = work.kind_place(&kind);
-            work.kinds[at].counts = counts;
+            made_ready: false,
         }
-        work
     }
 
     /// Whether jobs of it may start.
-    pub(in crate::apply) fn gate(&self) -> Gate {
-        self.queue.gate(self.total.get(View::Processing))
-    }
-
-    /// Whether a job of this kind would be one kind too many.
-    pub(in crate::apply) fn has_room_for(&self, kind: &Kind) -> bool {
-        self.kinds.len() < limits::KINDS_PER_QUEUE || self.by_kind.contains_key(kind)
+    fn gate(&self) -> Gate {
+        self.queue.gate(self.counts.get(View::Processing))
     }
 
     fn kind_place(&mut self, kind: &Kind) -> usize {
@@ -154,8 +179,7 @@ impl QueueWork {
             return *at;
         }
         self.by_kind.insert(kind.clone(), self.kinds.len());
-        let counts = Counts::default();
-        self.kinds.push(KindWork { kind: kind.clone(), counts, by: [0; View::ALL.len()] });
+        self.kinds.push(KindDelta { kind: kind.clone(), by: [0; View::ALL.len()] });
         self.kinds.len() - 1
     }
 
@@ -164,6 +188,6 @@ impl QueueWork {
     pub(super) fn note_move(&mut self, from: Option<View>, to: View) {
         let ready = to == View::Queued && from != Some(View::Queued);
         let room = from == Some(View::Processing) && to != View::Processing;
-        self.stirred |= ready || room && self.queue.settings.concurrency.is_some();
+        self.made_ready |= ready || room && self.queue.settings.concurrency.is_some();
     }
 }

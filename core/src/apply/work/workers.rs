@@ -1,14 +1,13 @@
 //! The workers of the working set: what a batch says of each, and whether it was asked to stop.
 
-use alloc::vec::Vec;
 use core::mem;
 
 use super::Work;
 use crate::WorkerId;
-use crate::store::{Changes, Tx, Worker};
+use crate::store::{Changes, Worker};
 
 /// What a batch says of a worker. What is said last counts.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct WorkerWork {
     /// The row that is stored goes.
     removed: bool,
@@ -19,22 +18,10 @@ pub(super) struct WorkerWork {
     marked: bool,
 }
 
-impl<T: Tx> Work<'_, T> {
-    /// Loads whether these workers were asked to stop.
-    pub(in crate::apply) fn load_workers(
-        &mut self,
-        mut ids: Vec<WorkerId>,
-    ) -> Result<(), T::Error> {
-        if ids.is_empty() {
-            return Ok(());
-        }
-        ids.sort();
-        ids.dedup();
-        let marks = self.tx.stop_marks(&ids)?;
-        for (id, mark) in ids.into_iter().zip(marks) {
-            self.worker(&id).mark = mark;
-        }
-        Ok(())
+impl Work {
+    /// Notes whether a worker was asked to stop; `None` if there is no such worker.
+    pub(super) fn load_worker(&mut self, id: &WorkerId, mark: Option<bool>) {
+        self.worker(id).mark = mark;
     }
 
     /// Whether a worker that was loaded is asked to stop; `None` if there is no such worker.
@@ -80,7 +67,7 @@ impl<T: Tx> Work<'_, T> {
                 changes.stopped_workers.push(id.clone());
             }
             if work.heard && work.seen.is_none() {
-                changes.heard.push(id.clone());
+                changes.touched_workers.push(id.clone());
             }
             changes.workers.extend(work.seen);
             if work.removed {

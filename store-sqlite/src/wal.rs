@@ -15,10 +15,10 @@ use std::time::Duration;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
 
+use crate::busy::wait_for_locks;
 use crate::error::{OpenError, TxError};
 use crate::files::beside;
 use crate::open::{self, Place};
-use crate::patience::wait_for_locks;
 
 /// How many pages of log there may be before they are moved.
 const PAGES: i64 = 4_000;
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What this process knows of the log.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct WalFile {
     path: PathBuf,
     /// How many pages it had after the last commit of our connection.
     pages: Arc<AtomicI64>,
@@ -44,7 +44,7 @@ pub(crate) struct Log {
     wait_at: i64,
 }
 
-impl Log {
+impl WalFile {
     /// The log of the database at this path, to which this connection writes.
     pub(crate) fn of(database: &Path, conn: &mut Connection) -> Result<Self, OpenError> {
         let pages = Arc::new(AtomicI64::new(0));

@@ -8,6 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use windlass_core::store::CommitPoint;
+
+use crate::hook::Hook;
 
 /// The first questions, while a commit of another is the likely reason.
 const SOON: (u32, Duration) = (20, Duration::from_micros(100));
@@ -16,14 +19,29 @@ const LATER: Duration = Duration::from_millis(1);
 
 /// Has this connection wait for locks so long, and then give up.
 pub(crate) fn wait_for_locks(conn: &mut Connection, patience: Duration) -> rusqlite::Result<()> {
-    conn.busy_handler(Some(move |asked: i32| match next(asked.unsigned_abs(), patience) {
-        Some(pause) => {
-            #[expect(clippy::disallowed_methods, reason = "SQLite tells nobody of a free lock")]
-            thread::sleep(pause);
-            true
-        }
-        None => false,
+    conn.busy_handler(Some(move |asked: i32| wait(asked, patience)))
+}
+
+/// The same; `hook` is called before each wait.
+pub(crate) fn wait_for_locks_with(
+    conn: &mut Connection,
+    patience: Duration,
+    hook: Hook,
+) -> rusqlite::Result<()> {
+    conn.busy_handler(Some(move |asked: i32| {
+        hook.call(CommitPoint::Waiting);
+        wait(asked, patience)
     }))
+}
+
+/// Waits after so many questions in vain; false once patience is at its end.
+fn wait(asked: i32, patience: Duration) -> bool {
+    let pause = next(asked.unsigned_abs(), patience);
+    if let Some(pause) = pause {
+        #[expect(clippy::disallowed_methods, reason = "SQLite tells nobody of a free lock")]
+        thread::sleep(pause);
+    }
+    pause.is_some()
 }
 
 /// How long to wait after so many questions in vain; nothing once patience is at its end.

@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::commit::{Doubt, InFlight, Open};
+use super::commit::{InFlight, Open, UnknownCommit};
 use super::demand::Claimant;
 use super::input::{Phase, Refused, StopReason};
-use super::pending::{Asker, Taken};
+use super::pending::Entry;
 use super::{Machine, Now};
 use crate::store::{Batch, Cause, Outcomes};
 use crate::{LeaseToken, RequestId};
@@ -63,31 +63,31 @@ impl Machine {
     ) {
         let most = self.limits.tries;
         let mut told: Vec<(RequestId, Refused)> = Vec::new();
-        let mut give_up = |taken: Taken, need: Need| match taken.from {
-            Asker::Local | Asker::Machine => false,
-            Asker::Request(request) => {
-                let refused = refuse(need, taken.tries + 1 >= most);
-                let gives_up = refused.is_some();
-                told.extend(refused.map(|refused| (request, refused)));
-                gives_up
-            }
+        let mut give_up = |entry: Entry, need: Need| {
+            let Some(request) = entry.origin.request() else { return false };
+            let refused = refuse(need, entry.tries + 1 >= most);
+            let gives_up = refused.is_some();
+            told.extend(refused.map(|refused| (request, refused)));
+            gives_up
         };
-        let Batch { settles, mut beats, admin, enqueues, claims, .. } = batch;
-        beats.truncate(beats.len() - in_flight.local_beats.len());
+        let Batch { settles, mut heartbeats, admin, enqueues, claims, .. } = batch;
+        heartbeats.truncate(heartbeats.len() - in_flight.local_heartbeats.len());
         let pending = &mut self.pending;
-        pending.settles.restore(in_flight.settles, settles, |taken| give_up(taken, Need::Report));
-        pending.beats.restore(in_flight.beats, beats, |taken| give_up(taken, Need::Report));
-        pending.admin.restore(in_flight.admin, admin, |taken| give_up(taken, Need::Order));
-        pending.enqueues.restore(in_flight.enqueues, enqueues, |taken| give_up(taken, Need::New));
+        pending.settles.restore(&in_flight.settles, settles, |entry| give_up(entry, Need::Report));
+        pending
+            .heartbeats
+            .restore(&in_flight.heartbeats, heartbeats, |entry| give_up(entry, Need::Report));
+        pending.admin.restore(&in_flight.admin, admin, |entry| give_up(entry, Need::Order));
+        pending.enqueues.restore(&in_flight.enqueues, enqueues, |entry| give_up(entry, Need::New));
         for (request, refused) in told {
             self.refuse(request, refused);
         }
-        for token in in_flight.local_beats {
-            self.runs.beat_failed(token, now.mono);
+        for token in in_flight.local_heartbeats {
+            self.runs.heartbeat_failed(token, now.mono);
         }
         for (claimant, claim) in in_flight.claims.into_iter().zip(claims) {
             match claimant {
-                Claimant::Local => self.demands.stir_local(),
+                Claimant::Local => self.demands.note_ready_local(),
                 Claimant::Remote(waiters) => {
                     for waiter in waiters {
                         self.demands.untried(&claim.demand, waiter);
@@ -95,7 +95,6 @@ impl Machine {
                 }
             }
         }
-        self.timers.refresh = true;
         if self.phase() != Phase::Running {
             self.dismiss_polls();
         }
@@ -103,18 +102,18 @@ impl Machine {
 
     /// The store has said whether the batch in doubt was committed.
     pub(super) fn resolve(&mut self, now: Now, committed: bool) {
-        match self.link.take_doubt() {
-            Some(Doubt::Open(open)) if committed => {
+        match self.store_health.take_unknown() {
+            Some(UnknownCommit::Open(open)) if committed => {
                 self.committed(now, &open.batch, open.in_flight, open.outcomes);
             }
-            Some(Doubt::Open(open)) => {
+            Some(UnknownCommit::Open(open)) => {
                 let Open { batch, in_flight, .. } = *open;
                 let cause = Cause::new("the batch was found not to be committed");
                 self.restore(now, batch, in_flight, &cause);
-                self.link.fail(cause, now.mono);
+                self.store_health.fail(cause, now.mono, &mut self.timers);
             }
-            Some(Doubt::Closed { leases, .. }) if committed => self.give_back(leases),
-            Some(Doubt::Closed { .. }) | None => {}
+            Some(UnknownCommit::Closed { leases, .. }) if committed => self.give_back(leases),
+            Some(UnknownCommit::Closed { .. }) | None => {}
         }
     }
 
@@ -131,7 +130,7 @@ impl Machine {
         let doubt = outcomes.map(|outcomes| {
             let claimed = outcomes.claims.iter().flat_map(|claimed| &claimed.jobs);
             let leases = claimed.map(|leased| leased.job.token()).collect();
-            Doubt::Closed { batch: id, leases }
+            UnknownCommit::Closed { batch: id, leases }
         });
         let unknown = doubt.is_some();
         self.take_apart(now, batch, in_flight, |_, _| {
@@ -139,12 +138,12 @@ impl Machine {
             Some(if unknown { Refused::Unknown(cause) } else { Refused::Unavailable(cause) })
         });
         self.refuse_waiting(cause);
-        self.link.break_down(doubt, cause.clone(), now.mono);
+        self.store_health.break_down(doubt, cause.clone(), now.mono, &mut self.timers);
     }
 
     /// Tells those whose batch is in doubt that nobody will find out for them.
-    pub(super) fn refuse_doubtful(&mut self, cause: &Cause) {
-        if let Some(Doubt::Open(open)) = self.link.take_doubt() {
+    pub(super) fn refuse_unknown(&mut self, cause: &Cause) {
+        if let Some(UnknownCommit::Open(open)) = self.store_health.take_unknown() {
             for request in open.in_flight.requests() {
                 self.refuse(request, Refused::Unknown(cause.clone()));
             }
@@ -159,8 +158,8 @@ impl Machine {
 
     /// The store is lost for good: everybody is told, and everything stops.
     pub(super) fn lose(&mut self, now: Now, cause: &Cause) {
-        self.refuse_doubtful(cause);
-        self.link.lose(cause.clone());
+        self.refuse_unknown(cause);
+        self.store_health.lose(cause.clone());
         self.refuse_waiting(cause);
         for request in self.demands.dismiss() {
             self.refuse(request, Refused::Unavailable(cause.clone()));

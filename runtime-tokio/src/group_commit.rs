@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// What was learnt about those who come back.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Gather {
+pub(crate) struct GroupCommit {
     /// Of sixteen that were answered, so many come back in time.
     share: usize,
     /// How much mail was there before anybody was answered.
@@ -66,7 +66,7 @@ const SOON: Duration = Duration::from_micros(100);
 /// The most commits between two trials.
 const LONGEST_PAUSE: u32 = 64;
 
-impl Default for Gather {
+impl Default for GroupCommit {
     fn default() -> Self {
         let sync = Duration::ZERO;
         let (there, answered, pause, next_pause, paid) = (0, 0, 0, 1, 0);
@@ -74,7 +74,7 @@ impl Default for Gather {
     }
 }
 
-impl Gather {
+impl GroupCommit {
     /// A commit of so many commands took this long.
     pub(crate) fn committed(&mut self, commands: usize, took: Duration) {
         let work = COMMAND.saturating_mul(u32::try_from(commands).unwrap_or(u32::MAX));
@@ -146,11 +146,11 @@ mod tests {
     const SYNC: Duration = Duration::from_micros(400);
 
     /// A runtime that has seen many commits of this cost.
-    fn settled() -> Gather {
-        Gather { sync: SYNC, ..Gather::default() }
+    fn settled() -> GroupCommit {
+        GroupCommit { sync: SYNC, ..GroupCommit::default() }
     }
 
-    fn after_a_commit(gather: &mut Gather, answered: usize) -> Option<Wait> {
+    fn after_a_commit(gather: &mut GroupCommit, answered: usize) -> Option<Wait> {
         gather.answers(0);
         (0..answered).for_each(|_| gather.answered());
         gather.wait()
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn it_stays_awake_for_few_who_came_back_soon() {
         let mut gather = settled();
-        let awake = |gather: &mut Gather, answered| {
+        let awake = |gather: &mut GroupCommit, answered| {
             after_a_commit(gather, answered).is_some_and(|wait| wait.awake)
         };
         assert!(!awake(&mut gather, FEW), "it has never seen them come back");

@@ -1,0 +1,266 @@
+//! What a store answers, and the check that it fits the questions.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use thiserror::Error;
+
+use super::{Cursor, DeadPage, ExpiredPage, FinishedPage, Questions, Want};
+use crate::{
+    Counts, Excerpt, IdempotencyKey, Job, JobId, KeyRecord, Payload, Queue, QueueName, Rank, View,
+    Wall,
+};
+
+/// The answers to [`Questions`], field by field, from the state before the batch.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answers {
+    /// The store's clock, read after all rows were held; never behind an instant of such a row
+    /// unless the clock was set back.
+    pub now: Wall,
+    /// The jobs in the order of the question; `None` where there is none.
+    pub jobs: Vec<Option<Job>>,
+    /// The keys in the order of the question.
+    pub keys: Vec<Option<KeyFound>>,
+    /// The queues that were named, where they exist, and the queue of every job in these answers;
+    /// each once, in any order. A queue that was answered earlier need not be repeated.
+    pub queues: Vec<QueueFound>,
+    /// How many queues the store holds; only needed if one that was named does not exist.
+    pub queue_count: usize,
+    /// The kinds in the order of the question.
+    pub kinds: Vec<KindFound>,
+    /// In the order of the question: whether the worker was asked to stop; `None` for an unknown
+    /// one.
+    pub workers: Vec<Option<bool>>,
+    /// Scheduled jobs that are due.
+    pub due: JobPage,
+    /// Leased jobs.
+    pub expired: JobPage,
+    /// Finished jobs, in the order of the question.
+    pub finished: Vec<JobPage>,
+    /// Dead-lettered jobs, in the order of the question.
+    pub dead: Vec<DeadFound>,
+    /// Keys whose window has ended.
+    pub orphans: Vec<IdempotencyKey>,
+    /// Whether something was silent for that long.
+    pub silent: bool,
+    /// Candidates, in the order of the question.
+    pub candidates: Vec<Candidates>,
+    /// The payloads, in the order of the question.
+    pub payloads: Vec<Payload>,
+    /// New ids: growing, never given out before, gaps allowed.
+    pub ids: Vec<JobId>,
+    /// Whether found rows were left out because another transaction holds them.
+    pub skipped: bool,
+}
+
+/// A key, and the job it names if that still exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyFound {
+    /// The record.
+    pub record: KeyRecord,
+    /// The job.
+    pub job: Option<Job>,
+}
+
+/// A queue. One with a [limit](Queue::is_limited) comes with what is counted of it, and is held:
+/// no other transaction changes these counts before this one ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueFound {
+    /// The queue.
+    pub queue: Queue,
+    /// Its jobs by view, all kinds together. `None` if it has no limit and was not asked to be
+    /// counted.
+    pub counts: Option<Counts>,
+}
+
+/// Whether a queue has jobs of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KindFound {
+    /// It has.
+    Known,
+    /// It has none.
+    New {
+        /// How many other kinds it has jobs of.
+        others: usize,
+    },
+}
+
+/// A page of jobs that a sweep asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JobPage {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// The instant of the first job of this view behind the page, due or not.
+    pub next: Option<Wall>,
+}
+
+/// A page of the dead-letter queue.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeadFound {
+    /// The jobs of this queue and kind.
+    pub jobs: Vec<DeadJob>,
+    /// Where the store stopped, if there may be more.
+    pub next: Option<Cursor>,
+}
+
+/// A dead-lettered job with its last error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadJob {
+    /// The job.
+    pub job: Job,
+    /// Its last error.
+    pub error: Option<Excerpt>,
+}
+
+/// The best-ranked ready jobs of a demand, by rank.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Candidates {
+    /// The jobs.
+    pub jobs: Vec<Candidate>,
+    /// The payload length of the next one, which was left out for want of room; zero if the store
+    /// did not look whether there is one; `None` if there is none.
+    pub next_bytes: Option<u32>,
+}
+
+/// A ready job with its payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The job.
+    pub job: Job,
+    /// Its payload.
+    pub payload: Payload,
+}
+
+/// A store answered something that does not fit the question: what is stored cannot be trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the store answered nonsense: {0}")]
+pub struct BadAnswer(pub String);
+
+impl Answers {
+    /// The queues that belong into `queues`: those that were named, and that of every job found;
+    /// sorted, each once.
+    pub fn queues_needed<'a>(&'a self, asked: &'a Questions) -> Vec<&'a QueueName> {
+        let mut names: Vec<&QueueName> = asked.queues.iter().collect();
+        for job in self.jobs_found() {
+            // Most batches are of one queue.
+            if !names.last().is_some_and(|last| last.same(&job.queue)) {
+                names.push(&job.queue);
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Every job in these answers.
+    pub fn jobs_found(&self) -> impl Iterator<Item = &Job> {
+        let keyed = self.keys.iter().flatten().filter_map(|found| found.job.as_ref());
+        let swept = self.finished.iter().chain([&self.due, &self.expired]);
+        let dead = self.dead.iter().flat_map(|page| &page.jobs).map(|dead| &dead.job);
+        let candidates = self.candidates.iter().flat_map(|found| &found.jobs);
+        let named = self.jobs.iter().flatten().chain(keyed);
+        let found = swept.flat_map(|page| &page.jobs).chain(dead);
+        named.chain(found).chain(candidates.map(|candidate| &candidate.job))
+    }
+
+    /// Checks that this fits what was asked.
+    pub(crate) fn check(&self, asked: &Questions) -> Result<(), BadAnswer> {
+        length("jobs", asked.jobs.len(), self.jobs.len())?;
+        length("keys", asked.keys.len(), self.keys.len())?;
+        length("kinds", asked.kinds.len(), self.kinds.len())?;
+        length("workers", asked.workers.len(), self.workers.len())?;
+        length("pages of finished jobs", asked.finished.len(), self.finished.len())?;
+        length("pages of dead letters", asked.dead.len(), self.dead.len())?;
+        length("lists of candidates", asked.wants.len(), self.candidates.len())?;
+        length("payloads", asked.payloads.len(), self.payloads.len())?;
+        for (id, job) in asked.jobs.iter().zip(&self.jobs) {
+            ensure(job.as_ref().is_none_or(|job| job.id == *id), || format!("not job {id}"))?;
+        }
+        for (key, found) in asked.keys.iter().zip(&self.keys) {
+            check_key(key, found.as_ref())?;
+        }
+        check_due(asked.due, &self.due)?;
+        check_expired(asked.expired, &self.expired)?;
+        for (page, found) in asked.finished.iter().zip(&self.finished) {
+            check_finished(*page, found)?;
+        }
+        for (page, found) in asked.dead.iter().zip(&self.dead) {
+            check_dead(page, found)?;
+        }
+        let orphans = asked.orphans.unwrap_or(0);
+        for QueueFound { queue, counts } in &self.queues {
+            let counted = counts.is_some()
+                || !queue.is_limited() && asked.counted.binary_search(&queue.name).is_err();
+            ensure(counted, || format!("queue {} is limited, but not counted", queue.name))?;
+        }
+        ensure(self.orphans.len() <= orphans, || "more keys than were asked for".into())?;
+        for (want, found) in asked.wants.iter().zip(&self.candidates) {
+            check_candidates(want, found)?;
+        }
+        let ids = self.ids.len() >= asked.ids && self.ids.is_sorted_by(|a, b| a < b);
+        ensure(ids, || format!("{} ids asked for, not as many growing ones given", asked.ids))
+    }
+}
+
+fn check_key(key: &IdempotencyKey, found: Option<&KeyFound>) -> Result<(), BadAnswer> {
+    let Some(KeyFound { record, job }) = found else { return Ok(()) };
+    let fits = record.key == *key && job.as_ref().is_none_or(|job| job.id == record.job);
+    ensure(fits, || format!("not key {key}, or not the job it names"))
+}
+
+fn check_due(limit: Option<usize>, page: &JobPage) -> Result<(), BadAnswer> {
+    check_page(View::Scheduled, limit.unwrap_or(0), page)
+}
+
+fn check_expired(asked: Option<ExpiredPage>, page: &JobPage) -> Result<(), BadAnswer> {
+    check_page(View::Processing, asked.map_or(0, |asked| asked.limit), page)
+}
+
+fn check_finished(asked: FinishedPage, page: &JobPage) -> Result<(), BadAnswer> {
+    check_page(asked.view, asked.limit, page)
+}
+
+fn check_page(view: View, limit: usize, page: &JobPage) -> Result<(), BadAnswer> {
+    ensure(page.jobs.len() <= limit, || format!("more {view} jobs than were asked for"))?;
+    ensure(page.jobs.iter().all(|job| job.state.view() == view), || format!("not {view}"))
+}
+
+fn check_dead(asked: &DeadPage, found: &DeadFound) -> Result<(), BadAnswer> {
+    let fits = |dead: &DeadJob| {
+        let DeadJob { job, .. } = dead;
+        job.state.view() == View::Failed
+            && asked.queue.as_ref().is_none_or(|queue| *queue == job.queue)
+            && asked.kind.as_ref().is_none_or(|kind| *kind == job.kind)
+    };
+    ensure(found.jobs.len() <= asked.limit, || "more dead letters than were asked for".into())?;
+    ensure(found.jobs.iter().all(fits), || "not the dead letters that were asked for".into())
+}
+
+fn check_candidates(want: &Want, found: &Candidates) -> Result<(), BadAnswer> {
+    ensure(found.jobs.len() <= want.limit, || "more candidates than were asked for".into())?;
+    let missing = found.jobs.is_empty() && found.next_bytes.is_some();
+    ensure(!missing, || "there are candidates, but none was given".into())?;
+    let mut after: Option<Rank> = want.after;
+    let mut latest: Option<&Job> = None;
+    for Candidate { job, payload } in &found.jobs {
+        let ready = job.state.view() == View::Queued && job.payload_bytes == payload.bytes();
+        let ranked = after.is_none_or(|after| after < job.rank) && job.rank.id == job.id;
+        // Most candidates are of one queue and kind.
+        let same = |last: &Job| last.queue.same(&job.queue) && last.kind.same(&job.kind);
+        let wanted = latest.is_some_and(same)
+            || want.demand.wants(&job.queue, &job.kind)
+                && want.closed.binary_search(&job.queue).is_err();
+        ensure(ready && ranked && wanted, || format!("job {} is no candidate here", job.id))?;
+        (after, latest) = (Some(job.rank), Some(job));
+    }
+    Ok(())
+}
+
+fn length(what: &str, asked: usize, answered: usize) -> Result<(), BadAnswer> {
+    ensure(asked == answered, || format!("{asked} {what} asked for, {answered} answered"))
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), BadAnswer> {
+    if holds { Ok(()) } else { Err(BadAnswer(what())) }
+}

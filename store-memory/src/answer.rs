@@ -1,0 +1,201 @@
+//! Answers the questions of a batch from the tables. It finds; `windlass_core::Apply` decides.
+//! Found rows that another transaction holds are left out.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::ops::Bound;
+
+use windlass_core::store::{
+    Answers, ByteBudget, Candidate, Candidates, Cursor, DeadFound, DeadJob, DeadPage, ExpiredPage,
+    Filter, FinishedPage, JobPage, KeyFound, KindFound, Questions, QueueFound, Want,
+};
+use windlass_core::{Gate, IdempotencyKey, Job, JobId, Kind, Payload, QueueName, View, Wall};
+
+use crate::locks::{Locks, Resource, TransactionId};
+use crate::tables::{QueueTable, Tables};
+
+/// What one transaction finds.
+pub(crate) struct Finder<'a> {
+    tables: &'a Tables,
+    locks: &'a Locks,
+    by: TransactionId,
+    /// The jobs that were left out because another transaction holds them.
+    skipped: RefCell<Vec<JobId>>,
+}
+
+impl<'a> Finder<'a> {
+    pub(crate) fn new(tables: &'a Tables, locks: &'a Locks, by: TransactionId) -> Self {
+        Self { tables, locks, by, skipped: RefCell::default() }
+    }
+
+    /// The jobs that were left out.
+    pub(crate) fn into_skipped(self) -> Vec<JobId> {
+        self.skipped.into_inner()
+    }
+
+    /// Answers everything but new ids, from one state.
+    pub(crate) fn answer(&self, asked: &Questions, now: Wall) -> Answers {
+        let tables = self.tables;
+        let mut answers = Answers {
+            now,
+            jobs: asked.jobs.iter().map(|id| tables.jobs.get(id).cloned()).collect(),
+            keys: asked.keys.iter().map(|key| self.key(key)).collect(),
+            queues: Vec::new(),
+            queue_count: tables.queues.len(),
+            kinds: asked.kinds.iter().map(|(queue, kind)| self.kind(queue, kind)).collect(),
+            workers: asked
+                .workers
+                .iter()
+                .map(|id| tables.workers.get(id).map(|seen| seen.stopping))
+                .collect(),
+            due: asked.due.map(|limit| self.due(now, limit)).unwrap_or_default(),
+            expired: asked.expired.map(|page| self.expired(now, page)).unwrap_or_default(),
+            finished: asked.finished.iter().map(|page| self.old(now, *page)).collect(),
+            dead: asked.dead.iter().map(|page| self.dead(page)).collect(),
+            orphans: asked.orphans.map(|limit| self.orphans(now, limit)).unwrap_or_default(),
+            silent: asked.silent.is_some_and(|age| self.has_silent(now.minus(age))),
+            candidates: asked.wants.iter().map(|want| self.candidates(want)).collect(),
+            payloads: asked.payloads.iter().filter_map(|id| tables.payload(*id)).collect(),
+            ids: Vec::new(),
+            skipped: false,
+        };
+        answers.queues = self.queues_of(asked, &answers);
+        answers.skipped = !self.skipped.borrow().is_empty();
+        answers
+    }
+
+    /// A job that was found, unless another transaction holds it.
+    fn free(&self, id: JobId) -> Option<&'a Job> {
+        let free = self.locks.is_free(self.by, &Resource::Job(id));
+        if !free {
+            self.skipped.borrow_mut().push(id);
+        }
+        self.tables.jobs.get(&id).filter(|_| free)
+    }
+
+    fn key(&self, key: &IdempotencyKey) -> Option<KeyFound> {
+        let record = self.tables.keys.get(key)?.clone();
+        let job = self.tables.jobs.get(&record.job).cloned();
+        Some(KeyFound { record, job })
+    }
+
+    fn kind(&self, queue: &QueueName, kind: &Kind) -> KindFound {
+        match self.tables.queues.get(queue) {
+            Some(table) if table.kinds.contains_key(kind) => KindFound::Known,
+            table => KindFound::New { others: table.map_or(0, |table| table.kinds.len()) },
+        }
+    }
+
+    fn due(&self, now: Wall, limit: usize) -> JobPage {
+        self.page(&self.tables.scheduled, None, now, limit)
+    }
+
+    fn expired(&self, now: Wall, page: ExpiredPage) -> JobPage {
+        let to = if page.all { Wall::MAX } else { now };
+        self.page(&self.tables.leased, page.after, to, page.limit)
+    }
+
+    fn old(&self, now: Wall, page: FinishedPage) -> JobPage {
+        let set = self.tables.finished(page.view);
+        set.map(|set| self.page(set, None, now.minus(page.age), page.limit)).unwrap_or_default()
+    }
+
+    /// The first jobs of a key table behind `after` up to `to`, and the instant of the next one.
+    fn page(
+        &self,
+        set: &BTreeSet<Cursor>,
+        after: Option<Cursor>,
+        to: Wall,
+        limit: usize,
+    ) -> JobPage {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut places = set.range((from, Bound::Unbounded)).peekable();
+        let mut jobs = Vec::new();
+        while jobs.len() < limit
+            && let Some(place) = places.next_if(|place| place.at <= to)
+        {
+            jobs.extend(self.free(place.id).cloned());
+        }
+        JobPage { jobs, next: places.peek().map(|place| place.at) }
+    }
+
+    fn dead(&self, asked: &DeadPage) -> DeadFound {
+        let to = asked.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let page = self.tables.failed.range((Bound::Unbounded, to)).rev().take(asked.limit);
+        let page: Vec<Cursor> = page.copied().collect();
+        let next = page.last().copied().filter(|_| page.len() == asked.limit);
+        let (queue, kind) = (asked.queue.clone(), asked.kind.clone());
+        let filter = Filter { view: None, queue, kind };
+        let jobs = page.iter().filter_map(|place| self.free(place.id));
+        let jobs = jobs.filter(|job| filter.includes(job)).map(|job| {
+            let error = self.tables.errors.get(&job.id).cloned();
+            DeadJob { job: job.clone(), error }
+        });
+        DeadFound { jobs: jobs.collect(), next }
+    }
+
+    fn orphans(&self, now: Wall, limit: usize) -> Vec<IdempotencyKey> {
+        let over = self.tables.orphans.iter().take_while(|(until, _)| *until <= now);
+        let free = |key: &&IdempotencyKey| {
+            self.locks.is_free(self.by, &Resource::Key(IdempotencyKey::clone(key)))
+        };
+        over.map(|(_, key)| key).filter(free).take(limit).cloned().collect()
+    }
+
+    fn has_silent(&self, before: Wall) -> bool {
+        let marker = self.tables.markers.values().any(|marker| marker.at < before);
+        marker || self.tables.workers.values().any(|seen| seen.last < before)
+    }
+
+    /// The best-ranked ready jobs of a demand, merged from its queues and kinds.
+    fn candidates(&self, want: &Want) -> Candidates {
+        let from = want.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let queues = self.tables.queues.values().filter(|table| {
+            let name = &table.queue.name;
+            want.demand.queues.includes(name)
+                && want.closed.binary_search(name).is_err()
+                && (table.gate() == Gate::Open || want.opened.binary_search(name).is_ok())
+        });
+        let kinds = queues.flat_map(|table| &table.kinds);
+        let kinds = kinds.filter(|(kind, _)| want.demand.kinds.includes(kind));
+        let mut lists: Vec<_> =
+            kinds.map(|(_, table)| table.ready.range((from, Bound::Unbounded))).collect();
+        let heads = lists.iter_mut().enumerate();
+        let heads = heads.filter_map(|(at, list)| Some(Reverse((*list.next()?, at))));
+        let mut heads: BinaryHeap<_> = heads.collect();
+        let (mut found, mut budget) = (Candidates::default(), ByteBudget::new(want.bytes));
+        while let Some(Reverse((rank, at))) = heads.pop() {
+            let Some(job) = self.free(rank.id) else {
+                heads.extend(lists[at].next().map(|rank| Reverse((*rank, at))));
+                continue;
+            };
+            if found.jobs.len() == want.limit || !budget.takes(job.payload_bytes as usize) {
+                found.next_bytes = Some(job.payload_bytes);
+                break;
+            }
+            let payload = self.tables.payload(rank.id).unwrap_or_else(Payload::null);
+            found.jobs.push(Candidate { job: job.clone(), payload });
+            heads.extend(lists[at].next().map(|rank| Reverse((*rank, at))));
+        }
+        found
+    }
+
+    /// The queues that were named, and those of every job that was found.
+    fn queues_of(&self, asked: &Questions, answers: &Answers) -> Vec<QueueFound> {
+        let names = answers.queues_needed(asked).into_iter();
+        let tables = names.filter_map(|name| self.tables.queues.get(name));
+        let found = tables.map(|table| {
+            let queue = table.queue.clone();
+            let counted = queue.is_limited() || asked.counted.contains(&queue.name);
+            QueueFound { counts: counted.then(|| table.row().total()), queue }
+        });
+        found.collect()
+    }
+}
+
+impl QueueTable {
+    fn gate(&self) -> Gate {
+        self.queue.gate(self.row().total().get(View::Processing))
+    }
+}

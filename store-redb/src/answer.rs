@@ -1,0 +1,309 @@
+//! Answers the questions of a batch from the tables. It finds; `windlass_core::Apply` decides.
+//!
+//! redb runs one write transaction at a time, so every row found here is held until it ends.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Bound;
+
+use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
+use windlass_core::store::{
+    Answers, Candidate, Candidates, DeadFound, DeadJob, DeadPage, ExpiredPage, Filter,
+    FinishedPage, JobPage, KeyFound, KindFound, Questions, QueueFound, Want,
+};
+use windlass_core::{
+    Counts, Gate, IdempotencyKey, Job, JobId, Kind, Millis, Queue, QueueName, View, Wall, WorkerId,
+};
+use windlass_store_file::{Cache, Pair};
+
+use crate::bytes::utf8;
+use crate::find::Rows;
+use crate::names::Names;
+use crate::rows::{self, bad};
+use crate::tables::{
+    Access, COUNTS, FAILED, Found, KEYS, LEASED, MARKERS, ORPHANS, QUEUES, WORKERS, cursor_key,
+    orphan_key, pair_key, pair_numbers, time_place, time_table,
+};
+
+/// An open transaction that writes, before it has written anything.
+pub(crate) struct Transaction<'a> {
+    rows: Rows<'a, &'a WriteTransaction>,
+    cache: &'a mut Cache,
+    now: Wall,
+    /// The counters of queues, all kinds together, that were summed so far.
+    totals: BTreeMap<u32, Counts>,
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(
+        access: &'a WriteTransaction,
+        names: &'a mut Names,
+        cache: &'a mut Cache,
+        now: Wall,
+    ) -> Self {
+        Self { rows: Rows { access, names }, cache, now, totals: BTreeMap::new() }
+    }
+
+    /// Answers everything. No table is opened that nothing is asked of.
+    pub(crate) fn answer(&mut self, asked: &Questions) -> Found<Answers> {
+        let mut answers = Answers { now: self.now, ..Answers::default() };
+        answers.jobs = self.jobs(&asked.jobs)?;
+        answers.keys = self.keys(&asked.keys)?;
+        answers.kinds = self.kinds(&asked.kinds)?;
+        answers.workers = self.workers(&asked.workers)?;
+        if let Some(limit) = asked.due {
+            answers.due = self.page(View::Scheduled, self.now, limit)?;
+        }
+        if let Some(page) = asked.expired {
+            answers.expired = self.expired(page)?;
+        }
+        for FinishedPage { view, age, limit } in &asked.finished {
+            answers.finished.push(self.page(*view, self.now.minus(*age), *limit)?);
+        }
+        for page in &asked.dead {
+            answers.dead.push(self.dead(page)?);
+        }
+        if let Some(limit) = asked.orphans {
+            answers.orphans = self.orphans(limit)?;
+        }
+        if let Some(age) = asked.silent {
+            answers.silent = self.has_silent(self.now.minus(age))?;
+        }
+        for want in &asked.wants {
+            answers.candidates.push(self.candidates(want)?);
+        }
+        self.rows.payloads(&asked.payloads, |payload| answers.payloads.push(payload))?;
+        if asked.ids > 0 {
+            let first = self.rows.next_id()?;
+            answers.ids = (0..asked.ids as u64).map(|at| first.plus(at)).collect();
+        }
+        self.queues(asked, &mut answers)?;
+        Ok(answers)
+    }
+
+    // Named rows.
+
+    fn jobs(&mut self, ids: &[JobId]) -> Found<Vec<Option<Job>>> {
+        let mut found: Vec<Option<Job>> =
+            ids.iter().map(|id| self.cache.recent.take(*id)).collect();
+        let unknown = ids.iter().zip(&found).filter(|(_, job)| job.is_none());
+        let unknown: Vec<JobId> = unknown.map(|(id, _)| *id).collect();
+        if !unknown.is_empty() {
+            let mut read = self.rows.jobs(&unknown)?.into_iter();
+            for job in found.iter_mut().filter(|job| job.is_none()) {
+                *job = read.next().flatten();
+            }
+        }
+        Ok(found)
+    }
+
+    fn keys(&mut self, keys: &[IdempotencyKey]) -> Found<Vec<Option<KeyFound>>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let table = self.rows.access.open(KEYS)?;
+        let mut records = Vec::with_capacity(keys.len());
+        for key in keys {
+            let row = table.get(key.as_str().as_bytes())?;
+            records.push(row.map(|row| rows::key_record(key.clone(), row.value())).transpose()?);
+        }
+        let ids: Vec<JobId> = records.iter().flatten().map(|record| record.job).collect();
+        let mut jobs = self.rows.jobs(&ids)?.into_iter();
+        let found = records.into_iter().map(|record| {
+            let record = record?;
+            Some(KeyFound { record, job: jobs.next().flatten() })
+        });
+        Ok(found.collect())
+    }
+
+    /// A queue has jobs of a kind if these are counted.
+    fn kinds(&mut self, of: &[(QueueName, Kind)]) -> Found<Vec<KindFound>> {
+        if of.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Rows { access, names } = &mut self.rows;
+        let counts = access.open(COUNTS)?;
+        let mut found = Vec::with_capacity(of.len());
+        for (queue, kind) in of {
+            let Some(queue) = names.queues.number(*access, queue)? else {
+                found.push(KindFound::New { others: 0 });
+                continue;
+            };
+            let kind = names.kinds.number(*access, kind)?;
+            let row = kind.map(|kind| counts.get(&pair_key(queue, kind))).transpose()?;
+            found.push(if row.flatten().is_some() {
+                KindFound::Known
+            } else {
+                let (first, last) = (pair_key(queue, 0), pair_key(queue, u32::MAX));
+                KindFound::New { others: counts.range::<&[u8; 8]>(&first..=&last)?.count() }
+            });
+        }
+        Ok(found)
+    }
+
+    fn workers(&mut self, ids: &[WorkerId]) -> Found<Vec<Option<bool>>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let table = self.rows.access.open(WORKERS)?;
+        let stopping = |id: &WorkerId| {
+            let row = table.get(id.as_str().as_bytes())?;
+            let seen = row.map(|row| rows::worker(id.clone(), row.value())).transpose()?;
+            Ok(seen.map(|seen| seen.stopping))
+        };
+        ids.iter().map(stopping).collect()
+    }
+
+    // Pages of sweeps.
+
+    /// The first jobs of a view up to `to`, by their instant.
+    fn page(&mut self, view: View, to: Wall, limit: usize) -> Found<JobPage> {
+        let Some(table) = time_table(view) else { return Ok(JobPage::default()) };
+        let (ids, next) = self.rows.by_time(table, None, to, limit)?;
+        Ok(JobPage { jobs: self.rows.unleased(&ids)?, next })
+    }
+
+    fn expired(&mut self, page: ExpiredPage) -> Found<JobPage> {
+        let to = if page.all { Wall::MAX } else { self.now };
+        let (ids, next) = self.rows.by_time(LEASED, page.after, to, page.limit)?;
+        Ok(JobPage { jobs: self.rows.indexed(&ids)?, next })
+    }
+
+    fn dead(&mut self, asked: &DeadPage) -> Found<DeadFound> {
+        let failed = self.rows.access.open(FAILED)?;
+        let to = asked.after.map(cursor_key);
+        let to = to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let keys = failed.range::<&[u8; 16]>((Bound::Unbounded, to))?.rev().take(asked.limit);
+        let ids: Found<Vec<JobId>> = keys.map(|row| Ok(time_place(row?.0.value())?.id)).collect();
+        let page = self.rows.unleased(&ids?)?;
+        let (queue, kind) = (asked.queue.clone(), asked.kind.clone());
+        let filter = Filter { view: Some(View::Failed), queue, kind };
+        let last = page.last().filter(|_| page.len() == asked.limit);
+        let next = last.map(|job| filter.place(job));
+        let mut jobs = Vec::new();
+        for job in page.into_iter().filter(|job| filter.includes(job)) {
+            let error = self.rows.last_error(job.id)?;
+            jobs.push(DeadJob { job, error });
+        }
+        Ok(DeadFound { jobs, next })
+    }
+
+    fn orphans(&self, limit: usize) -> Found<Vec<IdempotencyKey>> {
+        let orphans = self.rows.access.open(ORPHANS)?;
+        // The first key that ends a millisecond later is not among them.
+        let end = orphan_key(self.now.plus(Millis::new(1)), &[]);
+        let to = if self.now == Wall::MAX { Bound::Unbounded } else { Bound::Excluded(&*end) };
+        let keys = orphans.range::<&[u8]>((Bound::Unbounded, to))?.take(limit);
+        let key = |row: &[u8]| {
+            let text = row.get(8..).ok_or_else(|| bad("an orphaned key without its name"))?;
+            IdempotencyKey::new(utf8(text)?).map_err(bad)
+        };
+        keys.map(|row| key(row?.0.value())).collect()
+    }
+
+    fn has_silent(&self, before: Wall) -> Found<bool> {
+        for row in self.rows.access.open(MARKERS)?.iter()? {
+            let (process, row) = row?;
+            if rows::marker(process.value(), row.value())?.at < before {
+                return Ok(true);
+            }
+        }
+        for row in self.rows.access.open(WORKERS)?.iter()? {
+            let (id, row) = row?;
+            let id = WorkerId::new(utf8(id.value())?).map_err(bad)?;
+            if rows::worker(id, row.value())?.last < before {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    // Candidates and queues.
+
+    fn candidates(&mut self, want: &Want) -> Found<Candidates> {
+        let mut heads = std::mem::take(&mut self.cache.heads);
+        if !heads.is_loaded() {
+            heads.load(self.rows.heads()?);
+        }
+        let this = RefCell::new(&mut *self);
+        let (jobs, next_bytes) = heads.best(
+            want,
+            |pair| this.borrow_mut().wants(want, pair),
+            |pair, after, limit| this.borrow_mut().rows.ready(pair, after, limit),
+        )?;
+        self.cache.heads = heads;
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        let mut found = Candidates { jobs: Vec::with_capacity(jobs.len()), next_bytes };
+        let mut jobs = jobs.into_iter();
+        self.rows.payloads(&ids, |payload| {
+            if let Some(job) = jobs.next() {
+                found.jobs.push(Candidate { job, payload });
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// Whether the ready jobs of a queue and kind are candidates.
+    fn wants(&mut self, want: &Want, pair: Pair) -> Found<bool> {
+        let (number, kind) = pair_numbers(pair)?;
+        let Self { rows, cache, totals, .. } = self;
+        let Some(queue) = queue(rows, cache, number)? else {
+            return Err(bad(format!("queue {number} has ready jobs, but does not exist")));
+        };
+        let name = &queue.name;
+        if !want.demand.queues.includes(name) || want.closed.binary_search(name).is_ok() {
+            return Ok(false);
+        }
+        let limited = queue.is_limited();
+        let running = if limited { total(rows, totals, number)?.get(View::Processing) } else { 0 };
+        let open = queue.gate(running) == Gate::Open || want.opened.binary_search(name).is_ok();
+        Ok(open && want.demand.kinds.includes(&rows.names.kinds.name(rows.access, kind)?))
+    }
+
+    /// Adds the queues that belong to the answers.
+    fn queues(&mut self, asked: &Questions, answers: &mut Answers) -> Found<()> {
+        let Self { rows, cache, totals, .. } = self;
+        let needed = answers.queues_needed(asked);
+        let mut found = Vec::with_capacity(needed.len());
+        for name in &needed {
+            let Some(number) = rows.names.queues.number(rows.access, name)? else { continue };
+            let Some(queue) = queue(rows, cache, number)? else { continue };
+            let counted = queue.is_limited() || asked.counted.binary_search(name).is_ok();
+            let counts = if counted { Some(total(rows, totals, number)?) } else { None };
+            found.push(QueueFound { queue: queue.clone(), counts });
+        }
+        if found.len() < needed.len() {
+            let all = rows.access.open(QUEUES)?.len()?;
+            answers.queue_count = usize::try_from(all).unwrap_or(usize::MAX);
+        }
+        answers.queues = found;
+        Ok(())
+    }
+}
+
+/// A queue by its number, read once.
+fn queue<'c>(
+    rows: &mut Rows<'_, &WriteTransaction>,
+    cache: &'c mut Cache,
+    number: u32,
+) -> Found<Option<&'c Queue>> {
+    Ok(match cache.queues.entry(number.into()) {
+        Entry::Occupied(known) => Some(known.into_mut()),
+        Entry::Vacant(vacant) => rows.queue(number)?.map(|queue| &*vacant.insert(queue)),
+    })
+}
+
+/// The jobs of a queue by view, summed once in a transaction.
+fn total(
+    rows: &Rows<'_, &WriteTransaction>,
+    totals: &mut BTreeMap<u32, Counts>,
+    number: u32,
+) -> Found<Counts> {
+    if let Some(total) = totals.get(&number) {
+        return Ok(*total);
+    }
+    let total = rows.total(number)?;
+    totals.insert(number, total);
+    Ok(total)
+}

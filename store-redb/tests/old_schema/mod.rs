@@ -1,0 +1,191 @@
+//! Files of the first two schemas, as they were written then: they are brought up to date with
+//! everything in them, whenever the power is cut.
+
+use redb::{ReadableTable, TableDefinition, TableHandle, WriteTransaction};
+use windlass_core::store::{Reader, Store, Worker, WorkerKind};
+use windlass_core::{Wall, WorkerId};
+use windlass_store_redb::RedbStore;
+
+use crate::disk::work::{KINDS, Work, dump, open};
+use crate::disk::{Chance, Disk, Fault};
+use crate::{SIZE, cases, furnished, recover};
+
+const META: TableDefinition<'_, &[u8], u64> = TableDefinition::new("meta");
+const JOBS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("jobs");
+const WORKERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("workers");
+const OLD_READY: TableDefinition<'_, &[u8; 26], ()> = TableDefinition::new("ready");
+const READY: TableDefinition<'_, &[u8; 34], ()> = TableDefinition::new("ready2");
+
+/// Turns a file of today into one of an older schema.
+fn turn_back(image: Vec<u8>, schema: u64) -> Vec<u8> {
+    let disk = Disk::new(image, 0);
+    let db = redb::Builder::new().create_with_backend(disk.clone()).expect("it opens");
+    let txn = db.begin_write().expect("nobody else writes");
+    turn_back_jobs(&txn);
+    turn_back_ready(&txn);
+    if schema == 1 {
+        turn_back_workers(&txn);
+    }
+    let mut meta = txn.open_table(META).expect("it opens");
+    meta.insert(&b"schema"[..], schema).expect("it is put");
+    drop(meta);
+    txn.commit().expect("it is committed");
+    drop(db);
+    disk.durable()
+}
+
+/// The first byte of a row was 1, and the length of the payload did not stand behind the third.
+fn turn_back_jobs(txn: &WriteTransaction) {
+    let mut jobs = txn.open_table(JOBS).expect("it opens");
+    let rows = jobs.iter().expect("it can be read").map(|row| {
+        let (id, row) = row.expect("it can be read");
+        let [2, flags, spent, rest @ ..] = row.value() else { panic!("no row of today") };
+        assert_eq!(flags & 0x80, 0, "a rank that no older schema could hold");
+        let length = rest.iter().position(|byte| byte & 0x80 == 0).expect("a number ends");
+        (id.value(), [&[1, *flags, *spent], &rest[length + 1..]].concat())
+    });
+    let rows: Vec<(u64, Vec<u8>)> = rows.collect();
+    for (id, row) in rows {
+        jobs.insert(id, row.as_slice()).expect("it is put");
+    }
+}
+
+/// Ready jobs were keyed by queue, kind, how much their priority is below the greatest number there
+/// is, when they were due, and id.
+fn turn_back_ready(txn: &WriteTransaction) {
+    let ready = txn.open_table(READY).expect("it opens");
+    let mut old = txn.open_table(OLD_READY).expect("it opens");
+    for row in ready.iter().expect("it can be read") {
+        let key = *row.expect("it can be read").0.value();
+        let priority = -(i32::from(u16::from_be_bytes([key[8], key[9]])) - 0x8000);
+        let below = u16::try_from(i32::from(i16::MAX) - priority).expect("it is small");
+        let mut was = [0; 26];
+        was[..8].copy_from_slice(&key[..8]);
+        was[8..10].copy_from_slice(&below.to_be_bytes());
+        was[10..].copy_from_slice(&key[18..]);
+        old.insert(&was, ()).expect("it is put");
+    }
+    drop(ready);
+    txn.delete_table(READY).expect("it goes");
+}
+
+/// The first schema knew of a worker only its kind, its process, its host, and when it was seen.
+fn turn_back_workers(txn: &WriteTransaction) {
+    let mut workers = txn.open_table(WORKERS).expect("it opens");
+    workers.retain(|_, _| false).expect("they go");
+    // Its version, its kind, first and last seen (1 and 2), its process, its host.
+    let row = [&[1, 1, 2, 4, 1, 7][..], b"host"].concat();
+    workers.insert(&b"w1"[..], row.as_slice()).expect("it is put");
+}
+
+/// What is known of the worker once the file is up to date.
+fn check_old_worker(store: &RedbStore) {
+    let rows = store.reader().and_then(|mut reader| reader.workers()).expect("it can be read");
+    let [row] = rows.as_slice() else { panic!("one worker was seen: {rows:?}") };
+    let id = WorkerId::new("w1").expect("a name");
+    let worker = Worker { pid: Some(7), slots: 0, ..Worker::new(id, "host", WorkerKind::Process) };
+    assert_eq!((&row.worker, row.stopping), (&worker, false));
+    assert_eq!((row.started_at, row.last_seen), (Wall::new(1), Wall::new(2)));
+    assert_eq!(row.demand(row.last_seen), None, "it is not known what it would run");
+}
+
+/// A file is up to date, and everything that was in it is still there.
+fn check(store: &RedbStore, schema: u64, work: &Work) -> Result<(), String> {
+    if schema == 1 {
+        check_old_worker(store);
+    }
+    let rows = |text: String| -> Vec<String> {
+        text.lines().filter(|line| !line.starts_with("worker ")).map(Into::into).collect()
+    };
+    if rows(dump(store)?) != rows(dump(&work.shadow)?) {
+        return Err("it does not hold what it held before".into());
+    }
+    match store.verify().map_err(|error| error.to_string())? {
+        wrong if wrong.is_empty() => Ok(()),
+        wrong => Err(format!("it contradicts itself: {wrong:?}")),
+    }
+}
+
+#[test]
+fn a_file_of_an_older_schema_is_brought_up_to_date_whenever_the_power_is_cut() {
+    let (image, work) = furnished(true);
+    for schema in [1, 2] {
+        let image = turn_back(image.clone(), schema);
+        let disk = Disk::new(image.clone(), 0);
+        disk.set(None);
+        let store = open(&disk).expect("it opens");
+        assert_eq!(check(&store, schema, &work), Ok(()));
+        drop(store);
+        let syncs = disk.counts().syncs;
+        assert!(syncs >= 2, "only {syncs} syncs: nothing was written");
+        let again = Disk::new(disk.durable(), 0);
+        assert_eq!(check(&open(&again).expect("it opens again"), schema, &work), Ok(()));
+        for sync in 1..=syncs {
+            for seed in 0..cases(20) {
+                for fault in [Fault::CutAtSync(sync), Fault::CutAfterSync(sync)] {
+                    let disk = Disk::new(image.clone(), seed);
+                    disk.set(Some(fault));
+                    let _ = open(&disk);
+                    let recovered = recover(disk.crash(), &mut Chance(seed));
+                    let checked = recovered.and_then(|(store, _)| check(&store, schema, &work));
+                    checked.unwrap_or_else(|why| {
+                        panic!("schema {schema}, {fault:?}, seed {seed}: {why}")
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_at_any_operation_of_a_migration_is_named_and_the_next_opening_works() {
+    let (image, work) = furnished(true);
+    let image = turn_back(image, 2);
+    for operation in 1.. {
+        let disk = Disk::new(image.clone(), 0);
+        disk.set(Some(Fault::FailAt(operation)));
+        let opened = open(&disk);
+        let failed = disk.counts().operations >= operation;
+        disk.set(None);
+        match opened {
+            Err(error) => {
+                assert!(error.contains("injected"), "operation {operation}: {error}");
+                let store = open(&disk).unwrap_or_else(|why| panic!("{operation}: {why}"));
+                assert_eq!(check(&store, 2, &work), Ok(()), "operation {operation}");
+            }
+            Ok(store) => assert_eq!(check(&store, 2, &work), Ok(()), "operation {operation}"),
+        }
+        if !failed {
+            assert!(operation > 20, "only {operation} operations were made to fail");
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_file_of_an_older_schema_goes_on_as_if_it_had_always_been_of_this_one() {
+    let disk = Disk::new(Vec::new(), 0);
+    let mut store = open(&disk).expect("an empty disk becomes a store");
+    let mut work = Work::new();
+    work.settle_in(&mut store);
+    // More jobs than are migrated at a time.
+    let (now, batch) = work.batch("enqueue", 2_300);
+    store.commit(now, &batch).expect("the disk is well");
+    work.follow(now, &batch);
+    drop(store);
+    let disk = Disk::new(turn_back(disk.durable(), 2), 0);
+    let mut store = open(&disk).expect("it opens");
+    assert_eq!(check(&store, 2, &work), Ok(()));
+    for kind in KINDS.iter().chain(&KINDS) {
+        let (now, batch) = work.batch(kind, 5 * SIZE);
+        let done = store.commit(now, &batch).expect("the disk is well");
+        assert_eq!(work.follow(now, &batch), done, "{kind}");
+        assert_eq!(dump(&store), dump(&work.shadow), "{kind}");
+    }
+    assert_eq!(store.verify(), Ok(Vec::new()));
+    drop(store);
+    let db = redb::Builder::new().create_with_backend(disk).expect("it opens");
+    let txn = db.begin_write().expect("nobody else writes");
+    let mut tables = txn.list_tables().expect("they can be listed");
+    assert!(tables.all(|table| table.name() != OLD_READY.name()), "the old keys are still there");
+}

@@ -1,0 +1,339 @@
+//! Answers the questions of a batch in SQL. It finds; `windlass_core::Apply` decides.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use rusqlite::params;
+use windlass_core::store::{
+    Answers, Batch, Candidate, Candidates, CommitPoint, DeadFound, DeadJob, DeadPage, ExpiredPage,
+    Filter, FinishedPage, JobPage, KeyFound, KindFound, Outcomes, Questions, QueueFound, Want,
+};
+use windlass_core::{
+    Apply, ApplyStep, Counts, Gate, IdempotencyKey, Job, JobId, Kind, Queue, QueueName, Rank, View,
+    Wall, WorkerId,
+};
+use windlass_store_file::{Cache, Heads, Pair};
+
+use crate::find::{Found, Rows, count, key_record};
+use crate::hook::Hook;
+use crate::rows::{bad, id_code, job_columns, rank, text, view_code};
+use crate::write::write;
+
+/// An open transaction that writes.
+pub(crate) struct Transaction<'a> {
+    rows: Rows<'a>,
+    cache: &'a mut Cache,
+    /// The jobs of limited queues, counted once.
+    totals: Totals,
+    now: Wall,
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(rows: Rows<'a>, cache: &'a mut Cache, now: Wall) -> Self {
+        Self { rows, cache, totals: Totals::new(), now }
+    }
+
+    /// Applies a batch: answers what it asks, writes what it decides.
+    pub(crate) fn apply(mut self, batch: &Batch, hook: Option<&Hook>) -> Found<Outcomes> {
+        let (mut apply, mut asked) = Apply::new(batch);
+        let changes = loop {
+            match apply.answer(self.answer(&asked)?)? {
+                ApplyStep::Ask(more) => asked = more,
+                ApplyStep::Write(changes) => break changes,
+            }
+        };
+        if let Some(hook) = hook {
+            hook.call(CommitPoint::Answered);
+        }
+        if !changes.is_empty() {
+            let Rows { conn, names } = self.rows;
+            write(conn, names, &changes, self.now)?;
+            let names = std::cell::RefCell::new(names);
+            let pair = |job: &Job| names.borrow_mut().pair(conn, job);
+            let queue = |queue: &Queue| names.borrow_mut().ensure_queue(conn, &queue.name);
+            self.cache.absorb(changes, pair, queue)?;
+        }
+        Ok(apply.finish())
+    }
+
+    /// Answers everything. Nobody else can write while the transaction is open, so every row in it
+    /// is held.
+    pub(crate) fn answer(&mut self, asked: &Questions) -> Found<Answers> {
+        let mut answers = Answers { now: self.now, ..Answers::default() };
+        answers.jobs = self.jobs(&asked.jobs)?;
+        answers.keys = self.keys(&asked.keys)?;
+        for (queue, kind) in &asked.kinds {
+            answers.kinds.push(self.kind(queue, kind)?);
+        }
+        answers.workers = self.workers(&asked.workers)?;
+        if let Some(limit) = asked.due {
+            answers.due = self.page(View::Scheduled, None, self.now, limit)?;
+        }
+        if let Some(page) = asked.expired {
+            answers.expired = self.expired(page)?;
+        }
+        for FinishedPage { view, age, limit } in &asked.finished {
+            answers.finished.push(self.page(*view, None, self.now.minus(*age), *limit)?);
+        }
+        for page in &asked.dead {
+            answers.dead.push(self.dead(page)?);
+        }
+        if let Some(limit) = asked.orphans {
+            answers.orphans = self.orphans(limit)?;
+        }
+        if let Some(age) = asked.silent {
+            answers.silent = self.has_silent(self.now.minus(age))?;
+        }
+        for want in &asked.wants {
+            answers.candidates.push(self.candidates(want)?);
+        }
+        answers.payloads = self.rows.payloads(&asked.payloads)?;
+        if asked.ids > 0 {
+            let first = self.rows.next_id()?;
+            answers.ids = (0..asked.ids as u64).map(|at| first.plus(at)).collect();
+        }
+        self.queues(asked, &mut answers)?;
+        Ok(answers)
+    }
+
+    fn jobs(&mut self, ids: &[JobId]) -> Found<Vec<Option<Job>>> {
+        let mut found: Vec<Option<Job>> =
+            ids.iter().map(|id| self.cache.recent.take(*id)).collect();
+        let unknown = ids.iter().zip(&found).filter(|(_, job)| job.is_none());
+        let unknown: Vec<JobId> = unknown.map(|(id, _)| *id).collect();
+        if !unknown.is_empty() {
+            let mut read = self.rows.jobs(&unknown)?.into_iter();
+            for job in found.iter_mut().filter(|job| job.is_none()) {
+                *job = read.next().flatten();
+            }
+        }
+        Ok(found)
+    }
+
+    fn keys(&mut self, keys: &[IdempotencyKey]) -> Found<Vec<Option<KeyFound>>> {
+        let sql = "SELECT job, request, created_at, orphan_until FROM keys WHERE key = ?1";
+        let mut statement = self.rows.conn.prepare_cached(sql)?;
+        let mut found = Vec::with_capacity(keys.len());
+        for key in keys {
+            let mut rows = statement.query([key.as_str()])?;
+            let record = rows.next()?.map(|row| key_record(key.clone(), row, 0)).transpose()?;
+            found.push(match record {
+                None => None,
+                Some(record) => {
+                    let job = self.rows.jobs(&[record.job])?.pop().flatten();
+                    Some(KeyFound { record, job })
+                }
+            });
+        }
+        Ok(found)
+    }
+
+    fn kind(&mut self, queue: &QueueName, kind: &Kind) -> Found<KindFound> {
+        let Rows { conn, names } = &mut self.rows;
+        let queue = names.queue_id(conn, queue)?;
+        let Some(queue) = queue else { return Ok(KindFound::New { others: 0 }) };
+        if let Some(kind) = names.kind_id(conn, kind)? {
+            let sql = "SELECT 1 FROM counts WHERE queue = ?1 AND kind = ?2";
+            if conn.prepare_cached(sql)?.exists([queue, kind])? {
+                return Ok(KindFound::Known);
+            }
+        }
+        let sql = "SELECT count(*) FROM counts WHERE queue = ?1";
+        let others: i64 = conn.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
+        Ok(KindFound::New { others: usize::try_from(others).map_err(bad)? })
+    }
+
+    fn workers(&mut self, ids: &[WorkerId]) -> Found<Vec<Option<bool>>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT stopping FROM workers WHERE id = ?1";
+        let mut statement = self.rows.conn.prepare_cached(sql)?;
+        let mut mark = |id: &WorkerId| {
+            let mut rows = statement.query([id.as_str()])?;
+            Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
+        };
+        ids.iter().map(&mut mark).collect()
+    }
+
+    /// The first jobs of a view behind `after` up to `to`, and the instant of the next one.
+    fn page(
+        &mut self,
+        view: View,
+        after: Option<(Wall, JobId)>,
+        to: Wall,
+        limit: usize,
+    ) -> Found<JobPage> {
+        let sql = concat!(
+            "SELECT ",
+            job_columns!(),
+            " FROM jobs WHERE view = ?1 AND at <= ?2 AND (at, id) > (?3, ?4) \
+             ORDER BY at, id LIMIT ?5"
+        );
+        let (at, id) = after.map_or((i64::MIN, 0), |(at, id)| (at.get(), id_code(id)));
+        let jobs = self.rows.find(sql, params![view_code(view), to.get(), at, id, count(limit)])?;
+        let last = jobs.last().map(|job| (job.index_key().at.get(), id_code(job.id)));
+        let (at, id) = last.unwrap_or((at, id));
+        let sql = "SELECT at FROM jobs WHERE view = ?1 AND (at, id) > (?2, ?3) \
+                   ORDER BY at, id LIMIT 1";
+        let mut statement = self.rows.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params![view_code(view), at, id])?;
+        let next = rows.next()?.map(|row| row.get(0)).transpose()?;
+        Ok(JobPage { jobs, next: next.map(Wall::new) })
+    }
+
+    fn expired(&mut self, page: ExpiredPage) -> Found<JobPage> {
+        let to = if page.all { Wall::MAX } else { self.now };
+        let after = page.after.map(|after| (after.at, after.id));
+        self.page(View::Processing, after, to, page.limit)
+    }
+
+    fn dead(&mut self, asked: &DeadPage) -> Found<DeadFound> {
+        let page = self.rows.newest(View::Failed, asked.after, asked.limit)?;
+        let (queue, kind) = (asked.queue.clone(), asked.kind.clone());
+        let filter = Filter { view: Some(View::Failed), queue, kind };
+        let last = page.last().filter(|_| page.len() == asked.limit);
+        let next = last.map(|job| filter.place(job));
+        let mut jobs = Vec::new();
+        for job in page.into_iter().filter(|job| filter.includes(job)) {
+            let error = self.rows.last_error(job.id)?;
+            jobs.push(DeadJob { job, error });
+        }
+        Ok(DeadFound { jobs, next })
+    }
+
+    fn orphans(&mut self, limit: usize) -> Found<Vec<IdempotencyKey>> {
+        let sql = "SELECT key FROM keys WHERE orphan_until IS NOT NULL AND orphan_until <= ?1 \
+                   ORDER BY orphan_until, key LIMIT ?2";
+        let mut statement = self.rows.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params![self.now.get(), count(limit)])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(IdempotencyKey::new(text(row, 0)?.unwrap_or_default()).map_err(bad)?);
+        }
+        Ok(found)
+    }
+
+    fn has_silent(&mut self, before: Wall) -> Found<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM markers WHERE at < ?1) \
+                   OR EXISTS (SELECT 1 FROM workers WHERE last_seen < ?1)";
+        Ok(self.rows.conn.prepare_cached(sql)?.query_row([before.get()], |row| row.get(0))?)
+    }
+
+    fn candidates(&mut self, want: &Want) -> Found<Candidates> {
+        let mut heads = std::mem::take(&mut self.cache.heads);
+        if !heads.is_loaded() {
+            self.load(&mut heads)?;
+        }
+        let rows = std::cell::RefCell::new(&mut self.rows);
+        let (queues, totals) = (&mut self.cache.queues, &mut self.totals);
+        let (jobs, next_bytes) = heads.best(
+            want,
+            |pair| wanted(*rows.borrow_mut(), queues, totals, want, pair),
+            |pair, after, limit| rows.borrow_mut().ready(pair, after, limit),
+        )?;
+        self.cache.heads = heads;
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        let payloads = self.rows.payloads(&ids)?;
+        let jobs = jobs.into_iter().zip(payloads);
+        let jobs = jobs.map(|(job, payload)| Candidate { job, payload }).collect();
+        Ok(Candidates { jobs, next_bytes })
+    }
+
+    /// Finds every queue and kind with ready jobs, with one or two searches for each.
+    fn load(&mut self, heads: &mut Heads) -> Found<()> {
+        let mut found: Vec<(Pair, Rank)> = Vec::new();
+        let kind = "SELECT queue, kind, class, turn, due, id FROM jobs \
+                    WHERE view = 0 AND queue = ?1 AND kind > ?2 \
+                    ORDER BY kind, class, turn, due, id LIMIT 1";
+        let queue = "SELECT queue, kind, class, turn, due, id FROM jobs INDEXED BY ready \
+                     WHERE view = 0 AND queue > ?1 \
+                     ORDER BY queue, kind, class, turn, due, id LIMIT 1";
+        let conn = self.rows.conn;
+        let (mut kind, mut queue) = (conn.prepare_cached(kind)?, conn.prepare_cached(queue)?);
+        loop {
+            let mut next = None;
+            if let Some((Pair { queue, kind: last }, _)) = found.last() {
+                next = kind.query(params![queue, last])?.next()?.map(head).transpose()?;
+            }
+            if next.is_none() {
+                let last = found.last().map_or(i64::MIN, |(pair, _)| pair.queue);
+                next = queue.query([last])?.next()?.map(head).transpose()?;
+            }
+            let Some(next) = next else { break };
+            found.push(next);
+        }
+        heads.load(found);
+        Ok(())
+    }
+
+    /// Adds the queues that belong to the answers.
+    fn queues(&mut self, asked: &Questions, answers: &mut Answers) -> Found<()> {
+        let needed = answers.queues_needed(asked);
+        let mut found = Vec::with_capacity(needed.len());
+        for name in &needed {
+            let Some(id) = self.rows.names.queue_id(self.rows.conn, name)? else { continue };
+            let Some(queue) = queue(&mut self.rows, &mut self.cache.queues, id)? else { continue };
+            let counted = queue.is_limited() || asked.counted.binary_search(name).is_ok();
+            let totals = &mut self.totals;
+            let counts = if counted { Some(total(&mut self.rows, totals, id)?) } else { None };
+            found.push(QueueFound { queue: queue.clone(), counts });
+        }
+        if found.len() < needed.len() {
+            let sql = "SELECT count(*) FROM queues";
+            let mut statement = self.rows.conn.prepare_cached(sql)?;
+            let all: i64 = statement.query_row([], |row| row.get(0))?;
+            answers.queue_count = usize::try_from(all).map_err(bad)?;
+        }
+        answers.queues = found;
+        Ok(())
+    }
+}
+
+/// The queue, the kind and the rank of a ready job.
+fn head(row: &rusqlite::Row<'_>) -> Found<(Pair, Rank)> {
+    Ok((Pair { queue: row.get(0)?, kind: row.get(1)? }, rank(row, [2, 3, 4], 5)?))
+}
+
+type Queues = BTreeMap<i64, Queue>;
+type Totals = BTreeMap<i64, Counts>;
+
+/// A queue by its number, read once as long as nobody else writes.
+fn queue<'q>(rows: &mut Rows<'_>, queues: &'q mut Queues, id: i64) -> Found<Option<&'q Queue>> {
+    match queues.entry(id) {
+        Entry::Occupied(known) => Ok(Some(known.into_mut())),
+        Entry::Vacant(vacant) => Ok(rows.queue(id)?.map(|queue| &*vacant.insert(queue))),
+    }
+}
+
+/// The jobs of a queue by view, all kinds together.
+fn total(rows: &mut Rows<'_>, totals: &mut Totals, id: i64) -> Found<Counts> {
+    if let Some(known) = totals.get(&id) {
+        return Ok(*known);
+    }
+    let kinds = rows.counts(id)?;
+    let total = kinds.iter().fold(Counts::default(), |sum, (_, counts)| sum.plus(counts));
+    totals.insert(id, total);
+    Ok(total)
+}
+
+/// Whether the ready jobs of a queue and kind are candidates.
+fn wanted(
+    rows: &mut Rows<'_>,
+    queues: &mut Queues,
+    totals: &mut Totals,
+    want: &Want,
+    pair: Pair,
+) -> Found<bool> {
+    let Some(queue) = queue(rows, queues, pair.queue)? else { return Ok(false) };
+    let name = &queue.name;
+    if !want.demand.queues.includes(name) || want.closed.binary_search(name).is_ok() {
+        return Ok(false);
+    }
+    let running = match queue.settings.concurrency {
+        Some(_) => total(rows, totals, pair.queue)?.get(View::Processing),
+        None => 0,
+    };
+    let open = queue.gate(running) == Gate::Open || want.opened.binary_search(name).is_ok();
+    Ok(open && want.demand.kinds.includes(&rows.names.kind(rows.conn, pair.kind)?))
+}
