@@ -183,7 +183,7 @@ impl<'w> Merge<'w> {
     fn new(want: &'w Want, pairs: usize) -> Self {
         // Of several, one more than a pair's share shows whether there are others behind it.
         let several = usize::from(pairs > 1);
-        let share = want.limit.div_ceil(pairs.clamp(1, MOST_SHARES)) + several;
+        let share = want.limit.div_ceil(pairs.max(1)) + several;
         let budget = ByteBudget::new(want.bytes);
         Self { want, lists: Vec::new(), heap: BinaryHeap::new(), share, budget, taken: Vec::new() }
     }
@@ -241,6 +241,3 @@ impl<'w> Merge<'w> {
         Ok(None)
     }
 }
-
-/// Among so many pairs, at most, a first look shares out what is wanted.
-const MOST_SHARES: usize = 64;
