@@ -9,8 +9,9 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use windlass_core::machine::{Config, Effect, Input, Machine, Request, StoreCall};
 use windlass_core::store::{Batch, ClaimFor, Outcomes, Settle, Store, Taker, Worker, WorkerKind};
 use windlass_core::{
-    BatchId, Claim, Demand, Event, Gate, Job, JobId, Kind, LeaseToken, Mono, NewJob, Now, Payload,
-    Policy, ProcessId, QueueSettings, RequestId, Step, Verdict, Wall, WorkerId, transition,
+    BatchId, Claim, Demand, Event, Gate, Job, JobId, Kind, LeaseToken, Millis, Mono, NewJob, Now,
+    Payload, Policy, ProcessId, QueueSettings, RequestId, Step, Verdict, Wall, WorkerId,
+    transition,
 };
 use windlass_store_memory::MemoryStore;
 
@@ -26,14 +27,15 @@ fn worker_id() -> WorkerId {
 }
 
 fn now(tick: u64) -> Now {
-    Now::new(Wall::new(1_000_000).plus(windlass_core::Millis::new(tick)), Mono::new(tick))
+    Now::new(Wall::new(1_000_000).plus(Millis::new(tick)), Mono::new(tick))
 }
 
 fn transitions(criterion: &mut Criterion) {
     let new = new_job();
     let terms = new.terms(&QueueSettings::default(), &Policy::default());
     let queued = new.admit(JobId::FIRST, terms, Wall::new(0)).expect("it is admitted");
-    let claim = Claim { worker: worker_id(), length: None, gate: Gate::Open };
+    let claim =
+        Claim { worker: worker_id(), length: None, stop_grace: Millis::ZERO, gate: Gate::Open };
     let complete = Verdict::Complete { result: None };
     let step = |job: &Job, event: Event<'_>| match transition(job, event, Wall::new(1)) {
         Ok(Step::Moved(job)) => job,
@@ -135,7 +137,7 @@ impl World {
             let result = self.store.commit(now.wall, &batch);
             self.machine.handle_committed(now, batch, result);
             while let Some(effect) = self.machine.poll_effect() {
-                if let Effect::Run(run) = &effect {
+                if let Effect::Run { run, .. } = &effect {
                     self.ended.push(run.job.token());
                 }
                 black_box(effect);

@@ -123,8 +123,8 @@ fn one(options: &Options, stage: &mut Stage) -> Outcome<()> {
         work_off(options, fill(options, stage, lies, MemoryStore::new())?)?
     } else {
         on_store!(options.place, path, |store| fill(options, stage, lies, store).map(drop))?;
-        stage.file_kib = proc::folder_kib(path)?;
-        // Opened anew, so that memory is what running takes, not what filling took.
+        stage.file_kib = options.place.size_kib(path)?;
+        // Reopened, so that memory is what running takes, not what filling took.
         let round = on_store!(options.place, path, |store| work_off(options, store))?;
         stage.kept = Some(folder).filter(|_| stage.size >= 10 * options.jobs);
         round

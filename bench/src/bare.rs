@@ -1,9 +1,10 @@
 //! A store without a runtime: batches go straight into `Store::commit`, one behind the other. It is
 //! the ceiling of every scenario of the runtime, and puts jobs in place before they begin.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tempfile::TempDir;
 use windlass_core::store::{Batch, ClaimFor, Settle, Store, Taker};
 use windlass_core::{
@@ -12,12 +13,14 @@ use windlass_core::{
 use windlass_runtime_tokio::{Clock, SystemClock};
 
 use crate::measure::Outcome;
+use crate::postgres;
+use crate::proc;
 
 /// The store to measure on, and where it lies.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Place {
-    /// The store.
-    #[arg(long, value_enum, default_value = "sqlite")]
+    /// The store: sqlite, redb, memory, postgres (a private server), or a URL postgres://…
+    #[arg(long, default_value = "sqlite")]
     pub(crate) store: Which,
     /// Where to put the files; a directory in it is made and removed.
     #[arg(long, default_value = ".")]
@@ -27,11 +30,54 @@ pub(crate) struct Place {
     payload: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Which {
     Sqlite,
     Redb,
     Memory,
+    /// The URL of a server; `None` for a private one. Each store is a schema of its own.
+    Postgres(Option<String>),
+}
+
+impl FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "sqlite" => Self::Sqlite,
+            "redb" => Self::Redb,
+            "memory" => Self::Memory,
+            "postgres" => Self::Postgres(None),
+            url if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+                Self::Postgres(Some(url.to_owned()))
+            }
+            _ => return Err("use sqlite, redb, memory, postgres or postgres://…".to_owned()),
+        })
+    }
+}
+
+impl Which {
+    /// The name of the store.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Redb => "redb",
+            Self::Memory => "memory",
+            Self::Postgres(_) => "postgres",
+        }
+    }
+
+    /// What another process opens the store in this folder by; an error if only one process can.
+    pub(crate) fn address(&self, folder: &Path) -> Outcome<String> {
+        match self {
+            Self::Sqlite => Ok(folder.join("jobs.db").to_string_lossy().into_owned()),
+            Self::Postgres(url) => postgres::url(url.as_deref(), folder),
+            Self::Redb | Self::Memory => {
+                let name = self.name();
+                Err(format!("{name} is for one process: use --store sqlite or postgres").into())
+            }
+        }
+    }
 }
 
 /// Calls a function with a fresh store of the kind that a [`Place`] names, in a folder.
@@ -45,6 +91,10 @@ macro_rules! on_store {
                 $call(windlass_store_redb::RedbStore::open($folder.join("jobs.redb"))?)
             }
             $crate::bare::Which::Memory => $call(windlass_store_memory::MemoryStore::new()),
+            $crate::bare::Which::Postgres(ref url) => {
+                let url = $crate::postgres::url(url.as_deref(), $folder.as_ref())?;
+                $call(windlass_store_postgres::PgStore::connect(&url)?)
+            }
         }
     };
 }
@@ -53,7 +103,7 @@ pub(crate) use on_store;
 impl Place {
     /// A store by its name, among temporary files.
     pub(crate) fn temporary(store: &str, payload: usize) -> Outcome<Self> {
-        let store = Which::from_str(store, false)?;
+        let store = store.parse()?;
         Ok(Self { store, dir: std::env::temp_dir(), payload })
     }
 
@@ -64,10 +114,14 @@ impl Place {
 
     /// The name of the store.
     pub(crate) fn name(&self) -> &'static str {
-        match self.store {
-            Which::Sqlite => "sqlite",
-            Which::Redb => "redb",
-            Which::Memory => "memory",
+        self.store.name()
+    }
+
+    /// The size of the files of the store in this folder, in KiB.
+    pub(crate) fn size_kib(&self, folder: &Path) -> Outcome<u64> {
+        match &self.store {
+            Which::Postgres(url) => postgres::size_kib(url.as_deref(), folder),
+            _ => proc::folder_kib(folder),
         }
     }
 
@@ -123,6 +177,11 @@ impl<S: Store> Bare<S> {
             left -= count;
         }
         Ok(())
+    }
+
+    /// One commit of [`live`](Self::live).
+    pub(crate) fn live_once(&mut self, job: &NewJob, batch: usize) -> Outcome<()> {
+        self.step(job, batch, batch)
     }
 
     /// Claims and completes jobs that wait, so many per commit.

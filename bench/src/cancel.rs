@@ -5,19 +5,20 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::task::Waker;
 use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use windlass_core::machine::StopReason;
-use windlass_core::store::{Admin, Batch, Store as _};
-use windlass_core::{BatchId, JobId, LeaseLength, Mono, NewJob, Policy, ProcessId};
+use windlass_core::store::{Admin, Batch, CommitError, Outcomes, Store};
+use windlass_core::{BatchId, JobId, LeaseLength, Mono, NewJob, Policy, ProcessId, Wall};
 use windlass_runtime_tokio::{Clock as _, Context, Runtime, SystemClock};
+use windlass_store_postgres::PgStore;
 use windlass_store_sqlite::SqliteStore;
 
-use crate::bare::{KIND, Place, Which};
+use crate::bare::{KIND, Place, on_store};
 use crate::measure::{Line, Outcome, quantile};
 
 /// Options of `cancel`.
@@ -43,18 +44,15 @@ pub(crate) struct Options {
 /// Options of the process that cancels.
 #[derive(Debug, Args)]
 pub(crate) struct CancelFrom {
-    /// The SQLite file that holds the jobs.
-    path: PathBuf,
+    /// The SQLite file or the URL of the store.
+    address: String,
 }
 
 /// A job, and an instant by the monotonic clock.
-type Instants = Vec<(JobId, u64)>;
+pub(crate) type Instants = Vec<(JobId, u64)>;
 
 /// Measures every lease length; returns a line for each.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
-    if options.place.store != Which::Sqlite {
-        return Err("only SQLite files can be shared by two processes: use --store sqlite".into());
-    }
     let (jobs, rounds) = (options.jobs.max(1), options.rounds.max(1));
     let mut lines = Vec::new();
     for seconds in &options.leases {
@@ -80,8 +78,28 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
 /// The delay of each cancel, in microseconds.
 fn measure(place: &Place, jobs: usize, lease: LeaseLength, seed: u64) -> Outcome<Vec<u64>> {
     let folder = place.folder()?;
-    let path = folder.path().join("jobs.db");
-    let store = SqliteStore::open(&path)?;
+    let other = Other { address: place.store.address(folder.path())?, seed };
+    on_store!(place, folder.path(), |store| measure_on(place, store, jobs, lease, other))
+}
+
+/// The process that cancels: what it opens, and the seed of its moments.
+struct Other {
+    address: String,
+    seed: u64,
+}
+
+fn measure_on<S>(
+    place: &Place,
+    store: S,
+    jobs: usize,
+    lease: LeaseLength,
+    other: Other,
+) -> Outcome<Vec<u64>>
+where
+    S: Store + Send + 'static,
+    S::Reader: Send + 'static,
+{
+    let Other { address, seed } = other;
     let job = NewJob { visibility_timeout: Some(lease), ..place.job()? };
     let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     tokio.block_on(async {
@@ -107,7 +125,8 @@ fn measure(place: &Place, jobs: usize, lease: LeaseLength, seed: u64) -> Outcome
         }
         let interval_ms = lease.millis().part(3).get();
         let plan = plan(&ids, SystemClock.now().mono.get() + START_MS, interval_ms, seed);
-        let acknowledged = tokio::task::spawn_blocking(move || cancel_from(&path, &plan)).await??;
+        let other = move || in_other_process("cancel-from", &address, &plan);
+        let acknowledged = tokio::task::spawn_blocking(other).await??;
         let limit = Duration::from_millis(lease.millis().get());
         let stops = tokio::time::timeout(limit, all_stopped(&mut stopped, jobs)).await;
         let stops = stops.map_err(|_| "a handler was not asked to stop within one lease")??;
@@ -122,7 +141,7 @@ const START_MS: u64 = 300;
 /// When to cancel each job, in milliseconds of the monotonic clock: at random moments of the
 /// interval, so at random phases of the change check and of the heartbeats. Ordered by time; one
 /// seed always gives the same moments.
-fn plan(ids: &[JobId], from_ms: u64, interval_ms: u64, seed: u64) -> Instants {
+pub(crate) fn plan(ids: &[JobId], from_ms: u64, interval_ms: u64, seed: u64) -> Instants {
     let mut state = seed;
     let mut random = || {
         // SplitMix64.
@@ -164,52 +183,68 @@ fn delays(acknowledged: &Instants, stops: &BTreeMap<JobId, u64>) -> Outcome<Vec<
     acknowledged.iter().map(delay).collect()
 }
 
-/// Has another process cancel these jobs at these instants; returns when each cancel was
-/// acknowledged, in microseconds.
-fn cancel_from(path: &Path, plan: &Instants) -> Outcome<Instants> {
+/// Has another process run this command of ours on a store, with these instants; returns those it
+/// prints: for `cancel-from`, when each cancel was acknowledged, in microseconds.
+pub(crate) fn in_other_process(command: &str, address: &str, plan: &Instants) -> Outcome<Instants> {
     let mut child = Command::new(std::env::current_exe()?)
-        .arg("cancel-from")
-        .arg(path)
+        .arg(command)
+        .arg(address)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    // Dropped at once: the other process reads to the end before it cancels anything.
+    // Dropped at once: the other process reads to the end before it does anything.
     let written = child.stdin.take().ok_or("no input")?.write_all(written(plan).as_bytes());
     let output = child.wait_with_output()?;
     if !output.status.success() {
-        return Err(format!("the process that cancels ended with {}", output.status).into());
+        return Err(format!("the process of {command} ended with {}", output.status).into());
     }
     written?;
     read(&String::from_utf8(output.stdout)?)
 }
 
+/// Commits batches to a store.
+pub(crate) type Commit = dyn FnMut(Wall, &Batch) -> Result<Outcomes, CommitError>;
+
+/// Opens a store that another process has open too, by [`Which::address`](crate::bare::Which).
+pub(crate) fn committer(address: &str) -> Outcome<Box<Commit>> {
+    Ok(if address.starts_with("postgres") {
+        let mut store = PgStore::connect(address)?;
+        // As a node does: without this it sends no hints.
+        store.wake_on_news(Waker::noop().clone());
+        Box::new(move |now, batch: &Batch| store.commit(now, batch))
+    } else {
+        let mut store = SqliteStore::open(address)?;
+        Box::new(move |now, batch: &Batch| store.commit(now, batch))
+    })
+}
+
 /// The process that cancels: reads jobs and instants from standard input, cancels each job at its
 /// instant, and returns what is printed: when each cancel was acknowledged.
 pub(crate) fn from(options: &CancelFrom) -> Outcome<String> {
-    let mut store = SqliteStore::open(&options.path)?;
+    let mut commit = committer(&options.address)?;
     let plan = read(&std::io::read_to_string(std::io::stdin())?)?;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let mut acknowledged = Instants::new();
     for (seq, (id, at_ms)) in (1..).zip(plan) {
         tokio.block_on(SystemClock.sleep(Mono::new(at_ms)));
-        acknowledged.push((id, cancel(&mut store, seq, id)?));
+        acknowledged.push((id, cancel(&mut *commit, seq, id)?));
     }
     Ok(written(&acknowledged).trim_end().to_owned())
 }
 
 /// Cancels a job; returns when that was acknowledged, in microseconds.
-fn cancel(store: &mut SqliteStore, seq: u64, job: JobId) -> Outcome<u64> {
+fn cancel(commit: &mut Commit, seq: u64, job: JobId) -> Outcome<u64> {
     let id = BatchId { process: ProcessId(u64::from(std::process::id())), seq };
     let mut batch = Batch::new(id, Policy::default());
     batch.admin.push(Admin::Cancel(job));
-    let out = store.commit(SystemClock.now().wall, &batch)?;
+    let out = commit(SystemClock.now().wall, &batch)?;
     let acknowledged_us = SystemClock.micros();
     out.admin.into_iter().try_for_each(|done| done.map(drop))?;
     Ok(acknowledged_us)
 }
 
 /// One line per job: its id and its instant.
-fn written(instants: &Instants) -> String {
+pub(crate) fn written(instants: &Instants) -> String {
     let mut text = String::new();
     for (id, at) in instants {
         let _ = writeln!(text, "{id} {at}");
@@ -218,7 +253,7 @@ fn written(instants: &Instants) -> String {
 }
 
 /// Reads what [`written`] returns.
-fn read(text: &str) -> Outcome<Instants> {
+pub(crate) fn read(text: &str) -> Outcome<Instants> {
     let line = |line: &str| {
         let (id, at) = line.split_once(' ').ok_or_else(|| format!("no instant: {line}"))?;
         Ok((id.parse()?, at.parse()?))

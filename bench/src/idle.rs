@@ -13,7 +13,8 @@ use windlass_core::{Delay, NewJob};
 use windlass_runtime_tokio::{Clock, Context, Runtime, SystemClock};
 
 use crate::bare::{Bare, KIND, LOAD, Place, on_store};
-use crate::measure::{Line, Outcome, quantile};
+use crate::measure::{Line, Outcome, quantile, rate};
+use crate::postgres::Sql;
 use crate::proc;
 
 /// What to measure.
@@ -52,10 +53,11 @@ pub(crate) struct Pickup {
 pub(crate) fn idle(options: &Idle) -> Outcome<String> {
     let folder = options.place.folder()?;
     let path = folder.path();
-    on_store!(options.place, path, |store| idle_on(options, store))
+    let server = Sql::beside(&options.place)?;
+    on_store!(options.place, path, |store| idle_on(options, store, server.as_ref()))
 }
 
-fn idle_on<S>(options: &Idle, store: S) -> Outcome<String>
+fn idle_on<S>(options: &Idle, store: S, server: Option<&Sql>) -> Outcome<String>
 where
     S: Store + Send + 'static,
     S::Reader: Send + 'static,
@@ -64,7 +66,8 @@ where
     let later = NewJob { when: When::After(Delay::new(YEAR_MS)?), ..options.place.job()? };
     bare.enqueue(&later, options.scheduled, LOAD)?;
     let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let (before, after) = tokio.block_on(async {
+    let statements = || tokio::task::block_in_place(|| server.map(Sql::statements).transpose());
+    let (before, after, asked) = tokio.block_on(async {
         let builder = Runtime::builder(bare.store).handler(KIND, |_: String, _: Context| async {});
         let queue = if options.alone { builder.alone() } else { builder }.start()?;
         // A job first, so that everything has been used once; then a moment for what it leaves.
@@ -72,11 +75,15 @@ where
         queue.wait(id).await?;
         queue.idle().await?;
         tokio::time::sleep(Duration::from_millis(500)).await;
+        let asked_before = statements()?;
         let before = proc::look()?;
         tokio::time::sleep(Duration::from_secs(options.seconds)).await;
         let after = proc::look()?;
+        let asked_after = statements()?;
         queue.shutdown(Duration::from_secs(10)).await;
-        Outcome::Ok((before, after))
+        // The two statements of the count itself are left out.
+        let asked = asked_after.zip(asked_before).map(|(after, before)| after - before - 2);
+        Outcome::Ok((before, after, asked))
     })?;
     let on_core = Duration::from_nanos(after.on_core_ns - before.on_core_ns);
     let percent =
@@ -90,6 +97,13 @@ where
         .ratio("core_percent", percent)
         .count("context_switches", usize::try_from(after.switches - before.switches)?)
         .count("rss_kib", usize::try_from(after.rss_kib)?);
+    let line = match asked {
+        Some(asked) => {
+            let time = Duration::from_secs(options.seconds);
+            line.ratio("statements_per_s", rate(usize::try_from(asked)?, time))
+        }
+        None => line,
+    };
     Ok(line.finish())
 }
 

@@ -9,9 +9,9 @@ use clap::Args;
 use tempfile::TempDir;
 use windlass_core::{Kind, NewJob, Payload};
 
+use crate::bare::Which;
 use crate::contender::{Contender, batches, payload};
 use crate::measure::{Line, Outcome};
-use crate::store::Which;
 use crate::subject::Measured;
 
 /// What to count.
@@ -44,7 +44,7 @@ enum Act {
 }
 
 /// Every path, by name.
-const PATHS: [(&str, Which, Act); 9] = [
+static PATHS: [(&str, Which, Act); 9] = [
     ("memory-enqueue", Which::Memory, Act::Enqueue),
     ("memory-work", Which::Memory, Act::Work),
     ("memory-work-kinds", Which::Memory, Act::WorkKinds),
@@ -77,7 +77,7 @@ type Counts = BTreeMap<String, u64>;
 pub(crate) fn run(options: &Options) -> Outcome<String> {
     if let Some(name) = &options.only {
         let path = PATHS.iter().find(|(known, ..)| known == name).ok_or("there is no such path")?;
-        act(path.1, path.2)?;
+        act(&path.1, path.2)?;
         return Ok(String::new());
     }
     let counted = PATHS.iter().map(|(name, ..)| Ok(((*name).to_owned(), count(name)?)));
@@ -163,7 +163,7 @@ fn folder() -> Outcome<TempDir> {
     Ok(TempDir::new_in(memory).or_else(|_| TempDir::new())?)
 }
 
-fn act(which: Which, act: Act) -> Outcome<()> {
+fn act(which: &Which, act: Act) -> Outcome<()> {
     let folder = folder()?;
     let mut store = which.open(&folder.path().join("jobs"), PAYLOAD)?;
     match act {
@@ -226,8 +226,8 @@ mod tests {
 
     #[test]
     fn every_path_does_its_work_without_callgrind() {
-        for (_, which, what) in PATHS {
-            act(which, what).unwrap();
+        for (_, which, what) in &PATHS {
+            act(which, *what).unwrap();
         }
     }
 }

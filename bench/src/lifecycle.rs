@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
+use tokio::task::JoinHandle;
 use windlass_core::View;
 use windlass_core::store::Store;
-use windlass_runtime_tokio::{Clock, Context, Queue, Runtime, SystemClock};
+use windlass_runtime_tokio::{Clock, Context, EnqueueError, Queue, Runtime, SystemClock};
 
 use crate::bare::{Bare, KIND, LOAD, Place, on_store};
 use crate::measure::{Line, Outcome, median, rate, time};
@@ -165,7 +166,7 @@ where
             .handler(KIND, |_: String, _: Context| async {})
             .start()?;
         if producers > 0 {
-            produce(&queue, place, jobs, producers).await?;
+            produce_all(&queue, place, jobs, producers).await?;
         }
         queue.idle().await?;
         let micros = SystemClock.micros() - began;
@@ -191,7 +192,7 @@ pub(crate) fn enqueue_one_by_one(place: &Place, jobs: usize, producers: usize) -
         tokio.block_on(async {
             let queue = Runtime::builder(store).start()?;
             let began = SystemClock.micros();
-            produce(&queue, place, jobs, producers).await?;
+            produce_all(&queue, place, jobs, producers).await?;
             let took = std::time::Duration::from_micros(SystemClock.micros() - began);
             queue.shutdown(std::time::Duration::from_secs(10)).await;
             Ok(rate(jobs, took))
@@ -204,23 +205,33 @@ fn per(sum: u64, count: u64) -> f64 {
     sum as f64 / count.max(1) as f64
 }
 
-/// Each producer takes the next job while there is one, and waits for its receipt.
-async fn produce(queue: &Queue, place: &Place, jobs: usize, producers: usize) -> Outcome<()> {
+async fn produce_all(queue: &Queue, place: &Place, jobs: usize, producers: usize) -> Outcome<()> {
     let next = Arc::new(AtomicUsize::new(0));
+    for task in produce(queue, place, &next, jobs, producers)? {
+        task.await??;
+    }
+    Ok(())
+}
+
+/// Starts producers. Each takes the next job while there is one, and waits for its receipt.
+pub(crate) fn produce(
+    queue: &Queue,
+    place: &Place,
+    next: &Arc<AtomicUsize>,
+    jobs: usize,
+    producers: usize,
+) -> Outcome<Vec<JoinHandle<Result<(), EnqueueError>>>> {
     let job = place.job()?;
-    let tasks: Vec<_> = (0..producers)
+    let tasks = (0..producers)
         .map(|_| {
-            let (queue, next, job) = (queue.clone(), Arc::clone(&next), job.clone());
+            let (queue, next, job) = (queue.clone(), Arc::clone(next), job.clone());
             tokio::spawn(async move {
                 while next.fetch_add(1, Ordering::Relaxed) < jobs {
                     queue.enqueue(job.clone()).await?;
                 }
-                Ok::<(), windlass_runtime_tokio::EnqueueError>(())
+                Ok(())
             })
         })
         .collect();
-    for task in tasks {
-        task.await??;
-    }
-    Ok(())
+    Ok(tasks)
 }

@@ -1,19 +1,24 @@
 //! `windlass-bench`: each scenario is measured beside its ceiling, in one run, and told as a ratio.
 //! Machines are noisy; a ratio of two figures from one run is not.
 
+mod across;
 mod all;
 mod backlog;
 mod bare;
 mod cancel;
 mod contender;
 mod flat;
+mod held;
 mod http;
 mod idle;
 mod instructions;
 mod lifecycle;
 mod machine;
 mod measure;
+mod nodes;
 mod plot;
+mod postgres;
+mod postgres_ceiling;
 mod proc;
 mod queues;
 mod redb_ceiling;
@@ -51,6 +56,11 @@ enum Scenario {
     Drain(lifecycle::Options),
     /// How soon an idle runtime starts a job, beside one sync of the same disk.
     Pickup(idle::Pickup),
+    /// Measure how soon an idle process starts a job that another process enqueues.
+    Across(across::Options),
+    /// Enqueue jobs at given instants: the other process of `across`.
+    #[command(hide = true)]
+    EnqueueFrom(across::EnqueueFrom),
     /// Measure how soon a handler is asked to stop when another process cancels its job.
     Cancel(cancel::Options),
     /// Cancel jobs at given instants: the other process of `cancel`.
@@ -63,6 +73,11 @@ enum Scenario {
     /// Claim and complete the same number of jobs from one queue and from many, with one kind of
     /// job and with many, through `Store::commit`.
     Queues(queues::Options),
+    /// Measure whole lives of jobs through several nodes on one store, beside one node.
+    Nodes(nodes::Options),
+    /// Measure claims while a transaction of another program keeps PostgreSQL from removing dead
+    /// rows.
+    Held(held::Options),
     /// Whole lives of jobs with payloads of 100 bytes to 1 MiB, beside the same commits.
     Payload(sweep::Payload),
     /// Claim and complete with 1 to 1024 jobs at once, beside the same commits.
@@ -82,7 +97,9 @@ enum Scenario {
 
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "its output is the figures")]
 fn main() -> ExitCode {
-    match run(Cli::parse().scenario) {
+    let result = run(Cli::parse().scenario);
+    let result = result.and_then(|lines| postgres::drop_schemas().map(|()| lines));
+    match result {
         Ok(lines) => {
             println!("{lines}");
             ExitCode::SUCCESS
@@ -100,11 +117,15 @@ fn run(scenario: Scenario) -> measure::Outcome<String> {
         Scenario::Lifecycle(options) => lifecycle::lifecycle(&options)?,
         Scenario::Drain(options) => lifecycle::drain(&options)?,
         Scenario::Pickup(options) => idle::pickup(&options)?,
+        Scenario::Across(options) => across::run(&options)?,
+        Scenario::EnqueueFrom(options) => across::from(&options)?,
         Scenario::Cancel(options) => cancel::run(&options)?,
         Scenario::CancelFrom(options) => cancel::from(&options)?,
         Scenario::Idle(options) => idle::idle(&options)?,
         Scenario::Backlog(options) => backlog::run(&options)?,
         Scenario::Queues(options) => queues::run(&options)?,
+        Scenario::Nodes(options) => nodes::run(&options)?,
+        Scenario::Held(options) => held::run(&options)?,
         Scenario::Payload(options) => sweep::payload(&options)?,
         Scenario::Workers(options) => sweep::workers(&options)?,
         Scenario::Restart(options) => restart::run(&options)?,

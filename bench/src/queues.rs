@@ -5,21 +5,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tempfile::TempDir;
 use windlass_core::{Kind, NewJob, Payload, QueueName};
 
-use crate::bare::LOAD;
+use crate::bare::{LOAD, Which};
 use crate::contender::{batches, finish, payload, work};
 use crate::measure::{Line, Outcome, median, rate};
-use crate::store::{Which, order};
+use crate::store::order;
 use crate::subject::Measured;
 
 /// Options of `queues`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The store.
-    #[arg(long, value_enum, default_value = "sqlite")]
+    /// The store: sqlite, redb, memory, postgres (a private server), or a URL postgres://…
+    #[arg(long, default_value = "sqlite")]
     store: Which,
     /// Numbers of queues to measure; ratios compare with the first.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 100, 2_000])]
@@ -68,13 +68,12 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
     for _ in 0..options.rounds.max(1) {
         round(options, &mut stages)?;
     }
-    let name = options.store.to_possible_value();
     let mut lines = Vec::new();
     for stage in &stages {
         let base = stages.iter().find(|base| base.kinds == stage.kinds).unwrap_or(stage);
         let ratios = stage.rates.iter().zip(&base.rates).map(|(rate, base)| rate / base);
         let line = Line::new(options.json, "queues")
-            .word("store", name.as_ref().map_or("?", |name| name.get_name()))
+            .word("store", options.store.name())
             .count("queues", stage.queues)
             .count("kinds", stage.kinds)
             .count("jobs", options.jobs)

@@ -19,7 +19,8 @@ const META: TableDefinition<Raw, u64> = TableDefinition::new("meta");
 const JOBS: TableDefinition<u64, Raw> = TableDefinition::new("jobs");
 const PAYLOADS: TableDefinition<u64, Raw> = TableDefinition::new("payloads");
 const READY: TableDefinition<&[u8; 34], ()> = TableDefinition::new("ready2");
-const WAITING: TableDefinition<&[u8; 20], ()> = TableDefinition::new("waiting");
+const PAIRS: TableDefinition<&[u8; 16], ()> = TableDefinition::new("pairs");
+const SETTLED: TableDefinition<&[u8; 25], ()> = TableDefinition::new("settled");
 const LEASED: TableDefinition<&[u8; 16], Raw> = TableDefinition::new("leased");
 const DONE: TableDefinition<&[u8; 16], ()> = TableDefinition::new("done");
 const COUNTS: TableDefinition<&[u8; 8], Raw> = TableDefinition::new("counts");
@@ -115,6 +116,7 @@ impl RedbCeiling {
         let mut leased = txn.open_table(LEASED)?;
         leased.retain_in::<&[u8; 16], _>(&first..=&last, |_, _| false)?;
         append(&mut txn.open_table(DONE)?, ids.clone().map(|id| time_key(0, id)))?;
+        append(&mut txn.open_table(SETTLED)?, ids.clone().map(settled_key))?;
         self.done += ids.end() - ids.start() + 1;
         self.update(&mut txn.open_table(JOBS)?, ids.clone(), View::Done)
     }
@@ -130,9 +132,6 @@ impl RedbCeiling {
         };
         let ids = id_of(first)..=id_of(last);
         ready.retain_in::<&[u8; 34], _>(first..=last, |_, ()| false)?;
-        let mut waiting = txn.open_table(WAITING)?;
-        let (first, last) = (waiting_key(*ids.start()), waiting_key(*ids.end()));
-        waiting.retain_in::<&[u8; 20], _>(&first..=&last, |_, ()| false)?;
         let mut jobs = txn.open_table(JOBS)?;
         std::hint::black_box(read(&jobs, &ids)?);
         self.update(&mut jobs, ids.clone(), View::Processing)?;
@@ -204,7 +203,7 @@ impl Contender for RedbCeiling {
             append_rows(&mut txn.open_table(PAYLOADS)?, ids.clone(), put)?;
         }
         append(&mut txn.open_table(READY)?, ids.clone().map(ready_key))?;
-        append(&mut txn.open_table(WAITING)?, ids.map(waiting_key))?;
+        append(&mut txn.open_table(PAIRS)?, ids.map(pair_key))?;
         self.last_id += count;
         self.queued += count;
         txn.open_table(META)?.insert(b"last_id".as_slice(), self.last_id)?;
@@ -239,10 +238,18 @@ fn id_of(ready: &[u8; 34]) -> u64 {
     u64::from_be_bytes(id)
 }
 
-fn waiting_key(id: u64) -> [u8; 20] {
-    let mut key = [0; 20];
-    key[3] = ONE;
-    key[4..].copy_from_slice(&time_key(0, id));
+fn pair_key(id: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    (key[3], key[7]) = (ONE, ONE);
+    key[8..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+/// The key of a done job: the fourth view.
+fn settled_key(id: u64) -> [u8; 25] {
+    let mut key = [0; 25];
+    (key[3], key[7], key[8]) = (ONE, ONE, 3);
+    key[9..].copy_from_slice(&time_key(0, id));
     key
 }
 

@@ -43,8 +43,8 @@ struct Times {
 
 /// Kills and reopens stores of every size; a line for each.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
-    if options.place.store == Which::Memory {
-        return Err("the memory store keeps nothing across a restart: take sqlite or redb".into());
+    if !matches!(options.place.store, Which::Sqlite | Which::Redb) {
+        return Err("a restart is measured on a file: use --store sqlite or redb".into());
     }
     let mut lines = Vec::new();
     for size in &options.sizes {

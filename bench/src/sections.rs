@@ -51,6 +51,7 @@ pub(crate) const SECTIONS: &[Section] = &[
         runs: &[
             "store --store sqlite --jobs {50000|500} --rounds {3|1}",
             "store --store redb --jobs {50000|500} --rounds {3|1}",
+            "store --store postgres --jobs {50000|500} --rounds {3|1}",
         ],
         has_dir: true,
         scenario: "store",
@@ -74,10 +75,50 @@ pub(crate) const SECTIONS: &[Section] = &[
             "lifecycle --store sqlite --producers 1024 --jobs {100000|2000} --rounds {3|1}",
             "lifecycle --store redb --producers 64 --jobs {100000|500} --rounds {3|1}",
             "lifecycle --store redb --producers 1024 --jobs {100000|2000} --rounds {3|1}",
+            "lifecycle --store postgres --producers 1 --jobs {3000|20} --rounds {3|1}",
+            "lifecycle --store postgres --producers 64 --jobs {100000|500} --rounds {3|1}",
+            "lifecycle --store postgres --producers 1024 --jobs {100000|2000} --rounds {3|1}",
         ],
         has_dir: true,
         scenario: "lifecycle",
         columns: LIVES,
+        plots: &[],
+    },
+    Section {
+        name: "nodes",
+        title: "Several nodes on one PostgreSQL",
+        says: "Whole lives as above, with 64 producers at each node. All nodes share one schema, \
+               and the machine with the server. Ratio: by one node. Aim: at least 1.4 with four.",
+        runs: &["nodes --store postgres --nodes 1,4 --jobs {100000|200} --rounds {3|1}"],
+        has_dir: true,
+        scenario: "nodes",
+        columns: &[
+            ("store", "store"),
+            ("nodes", "nodes"),
+            ("producers", "producers at each"),
+            ("jobs_per_s", "jobs/s"),
+            ("ratio", "ratio"),
+        ],
+        plots: &[],
+    },
+    Section {
+        name: "held",
+        title: "While another transaction stays open",
+        says: "Commits that enqueue, claim and complete 64 jobs, beside 10 000 that wait, before \
+               and at the end of a foreign transaction of a minute, and after it: PostgreSQL can \
+               remove no dead row meanwhile. Aim: a ratio of p50 of at most 2.",
+        runs: &["held --store postgres --seconds {60|1} --window {10|1}"],
+        has_dir: true,
+        scenario: "held",
+        columns: &[
+            ("store", "store"),
+            ("before_p50_us", "before, p50 µs"),
+            ("held_p50_us", "held, p50 µs"),
+            ("after_p50_us", "after, p50 µs"),
+            ("p50_ratio", "ratio"),
+            ("before_jobs_per_s", "before, jobs/s"),
+            ("held_jobs_per_s", "held, jobs/s"),
+        ],
         plots: &[],
     },
     Section {
@@ -145,6 +186,8 @@ pub(crate) const SECTIONS: &[Section] = &[
              --jobs {100000|500} --rounds {7|1}",
             "backlog --store redb --sizes {10000,100000,1000000,5000000|100,1000} \
              --jobs {100000|500} --rounds {7|1}",
+            "backlog --store postgres --sizes {10000,1000000,5000000|100,1000} --views queued \
+             --jobs {100000|500} --rounds {3|1}",
         ],
         has_dir: true,
         scenario: "backlog",
@@ -197,7 +240,11 @@ pub(crate) const SECTIONS: &[Section] = &[
         title: "An idle queue",
         says: "From the call of enqueue, which syncs once, to the start of the handler; beside one \
                sync of the same disk.",
-        runs: &["pickup --store sqlite --jobs {500|20}", "pickup --store redb --jobs {500|20}"],
+        runs: &[
+            "pickup --store sqlite --jobs {500|20}",
+            "pickup --store redb --jobs {500|20}",
+            "pickup --store postgres --jobs {500|20}",
+        ],
         has_dir: true,
         scenario: "pickup",
         columns: &[
@@ -206,6 +253,23 @@ pub(crate) const SECTIONS: &[Section] = &[
             ("p99_us", "p99 µs"),
             ("sync_p50_us", "one sync, p50 µs"),
             ("sync_p99_us", "one sync, p99 µs"),
+        ],
+        plots: &[],
+    },
+    Section {
+        name: "across",
+        title: "Enqueued by another process",
+        says: "From the call that enqueues a job in one process to the start of its handler in \
+               another, idle one. It takes two commits. Aim: p50 of at most 5 ms on SQLite, 20 ms \
+               on PostgreSQL.",
+        runs: &["across --store sqlite --jobs {200|10}", "across --store postgres --jobs {200|10}"],
+        has_dir: true,
+        scenario: "across",
+        columns: &[
+            ("store", "store"),
+            ("p50_us", "p50 µs"),
+            ("p99_us", "p99 µs"),
+            ("max_us", "max µs"),
         ],
         plots: &[],
     },
@@ -236,6 +300,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             "idle --store sqlite --seconds {5|1}",
             "idle --store sqlite --seconds {5|1} --alone",
             "idle --store redb --seconds {5|1}",
+            "idle --store postgres --seconds {5|1}",
         ],
         has_dir: true,
         scenario: "idle",
@@ -244,6 +309,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             ("alone", "alone"),
             ("core_percent", "% of a core"),
             ("context_switches", "context switches"),
+            ("statements_per_s", "statements/s"),
             ("rss_kib", "memory KiB"),
         ],
         plots: &[],

@@ -2,12 +2,10 @@
 //! the same settings, checkpoints and batch size. It knows no rules, checks nothing and answers
 //! nobody.
 
+use std::cell::Cell;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use rusqlite::config::DbConfig;
-use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Row, params};
 use windlass_store_sqlite::SqliteStore;
 
@@ -22,62 +20,85 @@ pub(crate) struct SqliteCeiling {
     last_id: i64,
     commits: i64,
     held: Vec<i64>,
-    log_pages: Arc<AtomicI64>,
 }
 
-/// The columns of a job; its payload comes last where it stands in the row.
+/// The columns of `jobs`; the payload comes last where it is in the row.
 macro_rules! columns {
     () => {
-        "id, view, at, queue, kind, class, run_at, attempts, max_retries, epoch, generation, \
-         visibility_timeout, retry, created_at, updated_at, turn, due, priority, payload_bytes, \
-         started_at, timeout, spent, lease_length, worker, idempotency_key"
+        "id, view, at, queue, kind, class, turn, due, attempts, epoch, generation, payload_bytes, \
+         updated_at, run_at, started_at, spent, lease_length, worker"
+    };
+}
+
+/// The columns of `bodies`; the payload comes last where it is not in the row of `jobs`.
+macro_rules! fixed_columns {
+    () => {
+        "job, priority, max_retries, visibility_timeout, retry, created_at, timeout, \
+         idempotency_key"
     };
 }
 
 const INSERT: &str = concat!(
     "INSERT INTO jobs (",
     columns!(),
-    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-     ?19, ?20, ?21, ?22, ?23, ?24, ?25)"
+    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
 );
 const INSERT_IN_ROW: &str = concat!(
     "INSERT INTO jobs (",
     columns!(),
     ", payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
-     ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)"
+     ?17, ?18, ?19)"
 );
-const PAYLOAD: &str = "INSERT INTO payloads (job, text) VALUES (?1, ?2)";
+const BODY: &str = concat!(
+    "INSERT INTO bodies (",
+    fixed_columns!(),
+    ", text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+);
 const FIND: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM jobs WHERE view = 0 AND queue = 1 AND kind = 1 ORDER BY class, turn, due, id LIMIT ?1"
+    ", ",
+    fixed_columns!(),
+    ", text FROM jobs CROSS JOIN bodies ON job = id WHERE view = 0 AND queue = 1 AND kind = 1 \
+     ORDER BY class, turn, due, id LIMIT ?1"
 );
-const READ_PAYLOAD: &str = "SELECT text FROM payloads WHERE job = ?1";
-const READ_IN_ROW: &str = "SELECT payload FROM jobs WHERE id = ?1";
+const FIND_IN_ROW: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", ",
+    fixed_columns!(),
+    ", payload FROM jobs CROSS JOIN bodies ON job = id WHERE view = 0 AND queue = 1 AND kind = 1 \
+     ORDER BY class, turn, due, id LIMIT ?1"
+);
 const CLAIM: &str = "UPDATE jobs SET view = 2, at = ?2, attempts = ?3, epoch = ?4, \
     updated_at = ?5, started_at = ?6, lease_length = ?7, worker = ?8, spent = NULL WHERE id = ?1";
-const COMPLETE: &str = "UPDATE jobs SET view = ?2, at = ?3, updated_at = ?4, spent = ?5, \
-    lease_length = NULL, worker = NULL WHERE id = ?1";
+const COMPLETE: &str = "UPDATE jobs SET view = ?2, at = ?3, updated_at = ?4, spent = ?5 \
+    WHERE id = ?1";
 const COUNT: &str = "UPDATE counts SET queued = queued + ?1, processing = processing + ?2, \
-    done = done + ?3 WHERE queue = 1 AND kind = 1";
+    done = done + ?3 WHERE pair = 1 << 32 | 1";
 const MARK: &str = "INSERT OR REPLACE INTO markers (process, seq, at) VALUES (?1, ?2, ?3)";
 const LAST_ID: &str = "UPDATE meta SET value = ?1 WHERE key = 'last_id'";
 
 /// How many pages of log there may be before they are moved, as in the store.
 const LOG_PAGES: i64 = 4_000;
 
+thread_local! {
+    /// The length of the log in pages, as the latest commit on this thread left it.
+    static LOG_LENGTH: Cell<i64> = const { Cell::new(0) };
+}
+
 impl SqliteCeiling {
     /// Makes the file with our own schema, then goes its own way. The payload stands in its own
     /// table, or in the row of its job.
     pub(crate) fn open(path: &Path, payload_bytes: usize, in_row: bool) -> Outcome<Self> {
         seed(SqliteStore::open(path)?)?;
-        let mut conn = Connection::open(path)?;
+        let conn = Connection::open(path)?;
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         conn.execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32768; \
              PRAGMA foreign_keys = 0; PRAGMA trusted_schema = 0; PRAGMA wal_autocheckpoint = 0; \
              PRAGMA journal_size_limit = 67108864; \
-             INSERT INTO counts (queue, kind) VALUES (1, 1);",
+             INSERT INTO counts VALUES (1 << 32 | 1, 0, 0, 0, 0, 0, 0);",
         )?;
         if in_row {
             conn.execute_batch("ALTER TABLE jobs ADD COLUMN payload TEXT")?;
@@ -85,13 +106,11 @@ impl SqliteCeiling {
         let last_id =
             conn.query_row("SELECT value FROM meta WHERE key = 'last_id'", [], |row| row.get(0))?;
         let payload = payload(payload_bytes);
-        let log_pages = Arc::new(AtomicI64::new(0));
-        let told = Arc::clone(&log_pages);
-        conn.wal_hook(Some(move |_: &mut Wal, pages: i32| {
-            told.store(pages.into(), Ordering::Relaxed);
+        conn.wal_hook(Some(|_, pages| {
+            LOG_LENGTH.set(pages.into());
             Ok(())
-        }))?;
-        Ok(Self { conn, payload, in_row, last_id, commits: 2, held: Vec::new(), log_pages })
+        }));
+        Ok(Self { conn, payload, in_row, last_id, commits: 2, held: Vec::new() })
     }
 
     fn run(&self, sql: &str) -> Outcome<()> {
@@ -101,6 +120,8 @@ impl SqliteCeiling {
 
     fn insert(&self, from: i64, to: i64) -> Outcome<()> {
         let none = None::<i64>;
+        // As in the store: room for the first lease.
+        let room = " ".repeat(31);
         let bytes = i64::try_from(self.payload.len())?;
         if self.in_row {
             let mut insert = self.conn.prepare_cached(INSERT_IN_ROW)?;
@@ -112,63 +133,53 @@ impl SqliteCeiling {
                     1,
                     1,
                     0,
-                    NOW,
-                    0,
-                    3,
-                    0,
-                    0,
-                    LEASE,
-                    1,
-                    NOW,
-                    NOW,
                     0,
                     NOW,
+                    0,
+                    0,
                     0,
                     bytes,
+                    NOW,
                     none,
                     none,
                     none,
-                    none,
-                    none,
-                    none,
+                    LEASE,
+                    room,
                     self.payload
                 ])?;
             }
-            return Ok(());
+        } else {
+            let mut insert = self.conn.prepare_cached(INSERT)?;
+            for id in from..=to {
+                insert.execute(params![
+                    id, 0, NOW, 1, 1, 0, 0, NOW, 0, 0, 0, bytes, NOW, none, none, none, LEASE, room
+                ])?;
+            }
         }
-        let mut insert = self.conn.prepare_cached(INSERT)?;
+        let text = if self.in_row { "" } else { self.payload.as_str() };
+        let mut insert = self.conn.prepare_cached(BODY)?;
         for id in from..=to {
-            insert.execute(params![
-                id, 0, NOW, 1, 1, 0, NOW, 0, 3, 0, 0, LEASE, 1, NOW, NOW, 0, NOW, 0, bytes, none,
-                none, none, none, none, none
-            ])?;
-        }
-        let mut insert = self.conn.prepare_cached(PAYLOAD)?;
-        for id in from..=to {
-            insert.execute(params![id, self.payload])?;
+            insert.execute(params![id, 0, 3, LEASE, 1, NOW, none, none, text])?;
         }
         Ok(())
     }
 
     fn claim(&self, count: usize) -> Outcome<Vec<i64>> {
-        let mut find = self.conn.prepare_cached(FIND)?;
+        let sql = if self.in_row { FIND_IN_ROW } else { FIND };
+        let mut find = self.conn.prepare_cached(sql)?;
         let found = find.query_map([i64::try_from(count)?], found)?;
-        let found: Vec<Found> = found.collect::<rusqlite::Result<_>>()?;
-        let mut claim = self.conn.prepare_cached(CLAIM)?;
-        let read = if self.in_row { READ_IN_ROW } else { READ_PAYLOAD };
-        let mut payload = self.conn.prepare_cached(read)?;
-        let mut ids = Vec::with_capacity(found.len());
         // A claim hands out all payloads of its batch at once.
-        let mut texts = Vec::with_capacity(found.len());
-        for Found { numbers, .. } in &found {
+        let found: Vec<Found> = found.collect::<rusqlite::Result<_>>()?;
+        let worker = format!("{WORKER:<24}");
+        let mut claim = self.conn.prepare_cached(CLAIM)?;
+        let mut ids = Vec::with_capacity(found.len());
+        for Found { numbers, fixed, .. } in &found {
             let id = numbers[0];
-            let (attempts, epoch) = (numbers[7] + 1, numbers[9] + 1);
-            let until = NOW + numbers[11];
-            claim.execute(params![id, until, attempts, epoch, NOW, NOW, LEASE, WORKER])?;
-            texts.push(payload.query_row([id], |row| row.get::<_, String>(0))?);
+            let (attempts, epoch, until) = (numbers[8] + 1, numbers[9] + 1, NOW + fixed[3]);
+            claim.execute(params![id, until, attempts, epoch, NOW, NOW, LEASE, worker])?;
             ids.push(id);
         }
-        std::hint::black_box((found, texts));
+        std::hint::black_box(found);
         Ok(ids)
     }
 
@@ -187,7 +198,7 @@ impl SqliteCeiling {
         let process = PROCESS.cast_signed();
         self.conn.prepare_cached(MARK)?.execute([process, self.commits, NOW])?;
         self.run("COMMIT")?;
-        if self.log_pages.load(Ordering::Relaxed) >= LOG_PAGES {
+        if LOG_LENGTH.get() >= LOG_PAGES {
             self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
         }
         Ok(())
@@ -197,24 +208,33 @@ impl SqliteCeiling {
 /// A row as a claim hands it out.
 #[expect(dead_code, reason = "it is read because a worker wants it")]
 struct Found {
-    numbers: [i64; 19],
+    numbers: [i64; 13],
+    run_at: Option<i64>,
     started_at: Option<i64>,
-    timeout: Option<i64>,
     spent: Option<i64>,
+    fixed: [i64; 6],
+    timeout: Option<i64>,
     key: Option<String>,
+    payload: String,
 }
 
 fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
-    let mut numbers = [0; 19];
+    let (mut numbers, mut fixed) = ([0; 13], [0; 6]);
     for (at, number) in numbers.iter_mut().enumerate() {
         *number = row.get(at)?;
     }
+    for (at, number) in fixed.iter_mut().enumerate() {
+        *number = row.get(18 + at)?;
+    }
     Ok(Found {
         numbers,
-        started_at: row.get(19)?,
-        timeout: row.get(20)?,
-        spent: row.get(21)?,
-        key: row.get(24)?,
+        run_at: row.get(13)?,
+        started_at: row.get(14)?,
+        spent: row.get(15)?,
+        fixed,
+        timeout: row.get(24)?,
+        key: row.get(25)?,
+        payload: row.get(26)?,
     })
 }
 

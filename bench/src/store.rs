@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tempfile::TempDir;
 use windlass_store_memory::MemoryStore;
+use windlass_store_postgres::PgStore;
 use windlass_store_redb::RedbStore;
 use windlass_store_sqlite::SqliteStore;
 
+use crate::bare::Which;
 use crate::contender::{Contender, batches, enqueue, finish, work};
 use crate::flat;
 use crate::measure::{Line, Outcome, median, rate, resident_kib};
+use crate::postgres;
+use crate::postgres_ceiling::PgCeiling;
 use crate::redb_ceiling::RedbCeiling;
 use crate::sqlite_ceiling::SqliteCeiling;
 use crate::subject::{Measured, Reads, Subject};
@@ -19,8 +23,8 @@ use crate::subject::{Measured, Reads, Subject};
 /// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The store.
-    #[arg(long, value_enum, default_value = "sqlite")]
+    /// The store: sqlite, redb, memory, postgres (a private server), or a URL postgres://…
+    #[arg(long, default_value = "sqlite")]
     pub(crate) store: Which,
     /// How many jobs to enqueue, and then to claim and complete.
     #[arg(long, default_value_t = 100_000)]
@@ -51,25 +55,22 @@ pub(crate) struct Options {
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Which {
-    Sqlite,
-    Redb,
-    Memory,
-}
-
 impl Which {
     /// A store of ours.
-    pub(crate) fn open(self, path: &Path, payload: usize) -> Outcome<Box<dyn Measured>> {
+    pub(crate) fn open(&self, path: &Path, payload: usize) -> Outcome<Box<dyn Measured>> {
         Ok(match self {
             Self::Sqlite => Box::new(Subject::new(SqliteStore::open(path)?, payload)?),
             Self::Redb => Box::new(Subject::new(RedbStore::open(path)?, payload)?),
             Self::Memory => Box::new(Subject::new(MemoryStore::new(), payload)?),
+            Self::Postgres(url) => {
+                let url = postgres::url(url.as_deref(), path)?;
+                Box::new(Subject::new(PgStore::connect(&url)?, payload)?)
+            }
         })
     }
 
     /// The bare loops below it: the ceiling, and if asked for one that rewrites payloads.
-    fn ceilings(self, dir: &Path, options: &Options) -> Outcome<Vec<Box<dyn Contender>>> {
+    fn ceilings(&self, dir: &Path, options: &Options) -> Outcome<Vec<Box<dyn Contender>>> {
         let payload = options.payload;
         let layouts = [false, true].into_iter().filter(|in_row| options.rewrite || !in_row);
         let mut all: Vec<Box<dyn Contender>> = Vec::new();
@@ -78,7 +79,11 @@ impl Which {
             match self {
                 Self::Sqlite => all.push(Box::new(SqliteCeiling::open(&path, payload, in_row)?)),
                 Self::Redb => all.push(Box::new(RedbCeiling::open(&path, payload, in_row)?)),
-                Self::Memory => {}
+                Self::Postgres(url) if !in_row => {
+                    let url = postgres::url(url.as_deref(), &path)?;
+                    all.push(Box::new(PgCeiling::open(&url, payload)?));
+                }
+                Self::Memory | Self::Postgres(_) => {}
             }
         }
         Ok(all)
@@ -87,9 +92,8 @@ impl Which {
 
 /// Runs the scenario and tells its figures.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
-    let name = options.store.to_possible_value();
     let line = Line::new(options.json, if options.flat { "store-flat" } else { "store" })
-        .word("store", name.as_ref().map_or("?", |name| name.get_name()))
+        .word("store", options.store.name())
         .count("jobs", options.jobs)
         .count("batch", options.batch)
         .count("payload", options.payload)
@@ -192,8 +196,11 @@ fn round(options: &Options) -> Outcome<Round> {
     }
     let (reads, after) = (ours.reads()?, resident_kib());
     drop(ours);
-    // Without its log, which the last to close it has moved.
-    let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+    let bytes = match &options.store {
+        Which::Postgres(url) => postgres::size_kib(url.as_deref(), &path)? * 1_024,
+        // Without its WAL, which the last to close the file has checkpointed.
+        _ => std::fs::metadata(&path).map_or(0, |file| file.len()),
+    };
     Ok(Round { took, reads, bytes, resident: (before, after) })
 }
 

@@ -1,22 +1,22 @@
-//! What is remembered of an attempt that did not end well. The happy path writes nothing here.
+//! The stored record of an attempt that did not complete its job. A completed attempt writes none.
 
 use alloc::format;
 
 use crate::limits::{ATTEMPTS_KEPT, ERROR_BYTES};
-use crate::{Epoch, Excerpt, FailureKind, Job, JobId, Verdict, Wall, WorkerId};
+use crate::{Epoch, Excerpt, FailureKind, Job, JobId, LastVerdict, Lease, Verdict, Wall, WorkerId};
 
 /// How an attempt that did not complete ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AttemptOutcome {
-    /// It reported a failure.
+    /// The holder reported a failure.
     Failed,
     /// It ran longer than its timeout.
     TimedOut,
-    /// Its lease ran out without a report.
+    /// Its lease expired without a report, or its worker died.
     Expired,
-    /// It panicked.
+    /// The handler panicked.
     Panicked,
-    /// It was given back.
+    /// The holder gave the job back; not charged.
     Released,
 }
 
@@ -40,11 +40,11 @@ impl AttemptOutcome {
 /// One attempt that did not complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// Of which job.
+    /// The job that was attempted.
     pub job: JobId,
-    /// By which claim.
+    /// The epoch of its claim.
     pub epoch: Epoch,
-    /// By whom.
+    /// The worker that held the lease.
     pub worker: WorkerId,
     /// When it was claimed.
     pub started_at: Wall,
@@ -52,19 +52,19 @@ pub struct Attempt {
     pub ended_at: Wall,
     /// How it ended.
     pub outcome: AttemptOutcome,
-    /// What went wrong.
+    /// The error message; `None` if the job was given back.
     pub error: Option<Excerpt>,
-    /// The exit code of a command.
+    /// The exit code; `None` if no command ran or a signal ended it.
     pub exit_code: Option<i32>,
-    /// The end of its standard output.
+    /// The end of the standard output of a command.
     pub stdout: Option<Excerpt>,
-    /// The end of its standard error.
+    /// The end of the standard error of a command.
     pub stderr: Option<Excerpt>,
 }
 
 impl Attempt {
-    /// What to remember of the attempt that `held` (a job as it was while leased) when its holder
-    /// gives `verdict`; nothing of one that completed or was put off.
+    /// The record of an attempt whose holder gave `verdict`; `None` if it completed or snoozed.
+    /// `held` is the job as it was while leased.
     pub fn settled(held: &Job, verdict: &Verdict, now: Wall) -> Option<Self> {
         match verdict {
             Verdict::Complete { .. } | Verdict::Snooze { .. } => None,
@@ -87,19 +87,31 @@ impl Attempt {
         }
     }
 
-    /// What to remember of the attempt that `held` when its lease ran out.
-    pub fn expired(held: &Job, now: Wall) -> Option<Self> {
-        let lease = held.lease()?;
-        let text = format!(
-            "the lease ran out: worker {} sent no heartbeat and no report for {}",
-            lease.worker,
-            lease.length.millis()
-        );
-        let attempt = Self::ended(held, AttemptOutcome::Expired, now)?;
+    /// The record of an attempt whose lease was taken back: it expired, the attempt timed out, or
+    /// its worker is known to be `dead`. `held` is the job as it was while leased, `next` as it is
+    /// now; `None` if it was not leased.
+    pub fn reaped(held: &Job, next: &Job, dead: bool, now: Wall) -> Option<Self> {
+        let Lease { worker, length, .. } = held.lease()?;
+        let timed_out = next.state.spent() == Some(LastVerdict::TimedOut);
+        let (outcome, text) = match held.timeout {
+            Some(timeout) if timed_out => {
+                let timeout = timeout.millis();
+                let text = format!("worker {worker} ran longer than the timeout of {timeout}");
+                (AttemptOutcome::TimedOut, text)
+            }
+            _ if dead => (AttemptOutcome::Expired, format!("worker {worker} died")),
+            _ => {
+                let length = length.millis();
+                let silent = "sent no heartbeat and no report";
+                let text = format!("the lease ran out: worker {worker} {silent} for {length}");
+                (AttemptOutcome::Expired, text)
+            }
+        };
+        let attempt = Self::ended(held, outcome, now)?;
         Some(Self { error: Some(Excerpt::head(&text, ERROR_BYTES)), ..attempt })
     }
 
-    /// The newest epoch of its job whose attempt is no longer kept beside this one.
+    /// Records of this job up to this epoch are deleted when this one is stored.
     pub fn drops_up_to(&self) -> Option<Epoch> {
         let epoch = self.epoch.get().checked_sub(ATTEMPTS_KEPT).filter(|epoch| *epoch > 0)?;
         Some(Epoch::new(epoch))

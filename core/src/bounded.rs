@@ -1,21 +1,21 @@
-//! Numbers with named bounds: checked once, when made, and trusted ever after.
+//! Numbers with bounds, checked when they are constructed.
 
 use thiserror::Error;
 
 use crate::limits::MAX_AHEAD;
 use crate::{Millis, Wall};
 
-/// A number outside its bounds.
+/// A number out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{field} must be between {min} and {max}, not {given}")]
 pub struct OutOfRange {
-    /// The field as users know it.
+    /// The name of the field in the API.
     pub field: &'static str,
-    /// What was given.
+    /// The refused value.
     pub given: i128,
-    /// The least that is allowed.
+    /// The least allowed value.
     pub min: i128,
-    /// The most that is allowed.
+    /// The greatest allowed value.
     pub max: i128,
 }
 
@@ -31,11 +31,11 @@ macro_rules! bounded {
         pub struct $name($raw);
 
         impl $name {
-            /// The least that is allowed.
+            /// The least allowed value.
             pub const MIN: Self = Self($min);
-            /// The most that is allowed.
+            /// The greatest allowed value.
             pub const MAX: Self = Self($max);
-            $(/// What a caller gets who does not say.
+            $(/// The value if none is set.
             pub const DEFAULT: Self = Self($default);)?
 
             /// Checks the bounds.
@@ -60,50 +60,44 @@ macro_rules! bounded {
 }
 
 bounded! {
-    /// Rank of a job among the ready ones: the higher number runs first.
+    /// The priority of a job: higher numbers are claimed first.
     Priority(i16), "priority", -1_000, 1_000, 0
 }
 bounded! {
-    /// How many times a job is run again after its first attempt failed.
+    /// Maximum number of attempts after the first failed one.
     MaxRetries(u32), "max_retries", 0, 1_000, 3
 }
 bounded! {
-    /// How long a lease lasts without a heartbeat: the visibility timeout.
+    /// The visibility timeout in milliseconds: the length of a lease without heartbeats.
     LeaseLength(u64), "visibility_timeout_ms", 1_000, 43_200_000, 30_000
 }
 bounded! {
-    /// How long one attempt may run before it is stopped.
+    /// Maximum duration of one attempt, in milliseconds.
     JobTimeout(u64), "timeout_ms", 1, 604_800_000
 }
 bounded! {
-    /// How far ahead a job is put off.
+    /// Time until a job is due, in milliseconds.
     Delay(u64), "delay_ms", 0, MOST_AHEAD
 }
 bounded! {
-    /// How many jobs a queue holds waiting before it refuses more.
+    /// Maximum number of waiting jobs of a queue, scheduled ones included.
     MaxQueued(u64), "max_queued", 1, 1_000_000_000_000
 }
 bounded! {
-    /// How many jobs of a queue run at once, over all workers.
+    /// Maximum number of jobs of a queue that run at the same time, over all workers.
     MaxRunning(u32), "concurrency", 1, 1_000_000
 }
 
 impl MaxRetries {
-    /// How many times a job may be claimed in one generation.
+    /// Maximum number of charged claims in one generation.
     pub const fn attempts(self) -> u32 {
         self.0 + 1
     }
 }
 
 impl LeaseLength {
-    /// For how long the store may fail before holders of such a lease have to stop. The dispatcher
-    /// extends leases at a third of their length, so two thirds were left when the trouble began.
-    pub const fn bears_trouble(self) -> Millis {
-        self.millis().part(2)
-    }
-
-    /// How long a holder has to end once it was told that its lease cannot be extended: the
-    /// dispatcher tells it with a tenth left, and it must be gone before the rest is.
+    /// How long a holder may take to stop once its lease cannot be extended: a twentieth of its
+    /// length. The dispatcher stops holders with a tenth left, so they end before the lease does.
     pub const fn time_to_end(self) -> Millis {
         self.millis().part(20)
     }
@@ -148,12 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_is_told_in_time_is_gone_before_its_lease_ends() {
+    fn a_holder_that_is_stopped_in_time_ends_before_its_lease() {
         for length in [LeaseLength::MIN, LeaseLength::DEFAULT, LeaseLength::MAX] {
-            let (whole, third) = (length.millis(), length.millis().part(3));
-            let told_late = third.plus(length.bears_trouble());
-            assert!(told_late <= whole.part(10).times(9), "{length:?}");
-            assert!(length.time_to_end() < whole.part(10), "{length:?}");
+            assert!(length.time_to_end() < length.millis().part(10), "{length:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who asks for jobs: which queues and kinds somebody would run, and how that is written down.
+//! Demand: the queues and kinds that a worker runs, and its text form in a store.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::limits::DEMAND_NAMES;
 use crate::{Kind, NameError, QueueName};
 
-/// Which queues.
+/// A set of queues.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Queues {
     /// Every queue there is.
@@ -18,14 +18,14 @@ pub enum Queues {
 }
 
 impl Queues {
-    /// These.
+    /// Sorts the names and removes duplicates.
     pub fn only(mut names: Vec<QueueName>) -> Self {
         names.sort();
         names.dedup();
         Self::Only(names)
     }
 
-    /// Whether this queue is among them.
+    /// Whether the set contains this queue.
     pub fn includes(&self, name: &QueueName) -> bool {
         match self {
             Self::All => true,
@@ -34,7 +34,7 @@ impl Queues {
     }
 }
 
-/// Which kinds.
+/// A set of kinds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kinds {
     /// Every kind there is.
@@ -46,21 +46,21 @@ pub enum Kinds {
 }
 
 impl Kinds {
-    /// These.
+    /// Sorts the kinds and removes duplicates.
     pub fn only(mut kinds: Vec<Kind>) -> Self {
         kinds.sort();
         kinds.dedup();
         Self::Only(kinds)
     }
 
-    /// All but these.
+    /// All kinds but these; sorts them and removes duplicates.
     pub fn except(mut kinds: Vec<Kind>) -> Self {
         kinds.sort();
         kinds.dedup();
         Self::Except(kinds)
     }
 
-    /// Whether this kind is among them.
+    /// Whether the set contains this kind.
     pub fn includes(&self, kind: &Kind) -> bool {
         match self {
             Self::All => true,
@@ -70,25 +70,25 @@ impl Kinds {
     }
 }
 
-/// Which jobs somebody would run: a worker pool, or a remote worker that polls.
+/// The jobs that a worker pool or a polling remote worker runs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Demand {
-    /// From these queues.
+    /// A job matches if its queue is in this set,
     pub queues: Queues,
-    /// Of these kinds.
+    /// and its kind in this one.
     pub kinds: Kinds,
 }
 
 impl Demand {
-    /// For every job there is.
+    /// All jobs.
     pub const ALL: Self = Self { queues: Queues::All, kinds: Kinds::All };
 
-    /// Whether a job of this queue and kind is wanted.
+    /// Whether a job of this queue and kind matches.
     pub fn wants(&self, queue: &QueueName, kind: &Kind) -> bool {
         self.queues.includes(queue) && self.kinds.includes(kind)
     }
 
-    /// As much of it as is kept: a list that is too long stands for all.
+    /// The demand as it is stored: a list of more than [`DEMAND_NAMES`] names becomes "all".
     #[must_use]
     pub fn kept(&self) -> Self {
         let queues = match &self.queues {
@@ -102,7 +102,7 @@ impl Demand {
         Self { queues, kinds }
     }
 
-    /// Reads what `Display` has written.
+    /// Parses the text form that `Display` writes.
     ///
     /// ```
     /// use windlass_core::{Demand, Kind, Kinds, QueueName, Queues};
@@ -127,8 +127,8 @@ impl Demand {
     }
 }
 
-/// As it is stored: the queues, a stroke, the kinds. A star stands for all, a list behind an
-/// exclamation mark for all but these; no name holds any of these signs.
+/// The stored form: queues, `/`, kinds. `*` means all, `!` before a list all but these. Names
+/// contain none of these characters.
 impl fmt::Display for Demand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.queues {
@@ -147,13 +147,13 @@ impl fmt::Display for Demand {
     }
 }
 
-/// A text that is no demand.
+/// Why a text is not a demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DemandError {
-    /// There is no stroke in it.
+    /// There is no `/`.
     #[error("no kinds follow the queues")]
     NoKinds,
-    /// A name in it is none.
+    /// A name is not valid.
     #[error(transparent)]
     Name(#[from] NameError),
 }
@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_demand_is_refused() {
+    fn a_text_that_is_not_a_demand_is_refused() {
         for text in ["", "a", "a,/b", "a/b,", "a/!*", "**/a", "a b/c", "a/b/c"] {
             assert!(Demand::parse(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
-    fn a_list_that_is_too_long_to_keep_stands_for_all() {
+    fn a_list_that_is_too_long_to_store_becomes_all() {
         let of = |count| Demand {
             queues: Queues::only(queues(count)),
             kinds: Kinds::only(kinds(count)),

@@ -1,4 +1,4 @@
-//! Why a job is where it is, and when that can next change.
+//! The reasons why a job is in its state, and when that can next change by itself.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -6,78 +6,79 @@ use core::fmt;
 
 use crate::{Demand, Gate, Job, Queue, State, View, Wall, WorkerId};
 
-/// What lies around a job when somebody asks about it.
+/// What `explain` has to know beside the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Surroundings<'a> {
-    /// Its queue.
+    /// The queue of the job.
     pub queue: &'a Queue,
-    /// How many jobs of its queue run.
+    /// Number of running jobs of that queue.
     pub running: u64,
-    /// An upper bound on the ready jobs of its queue that rank before it.
+    /// Upper bound of the number of ready jobs of that queue that rank before it.
     pub before_it: u64,
-    /// Who would run jobs: worker pools and waiting pollers, busy or not.
+    /// The demand of every worker pool and waiting poll, busy or not.
     pub demands: &'a [Demand],
 }
 
-/// Why a job is where it is.
+/// The answer of [`explain`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// Every reason that holds.
+    /// Every reason that holds; at least one.
     pub reasons: Vec<Reason>,
-    /// When something can next change by itself; `None` if only somebody's act changes it.
+    /// When the state can next change by itself; `None` if only a worker or an operator can change
+    /// it.
     pub next_change_at: Option<Wall>,
 }
 
-/// One reason.
+/// One reason why a job is in its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// It can be claimed; the next free worker takes it.
     Ready,
     /// It is not due yet.
     Delayed {
-        /// When it is.
+        /// When it falls due.
         until: Wall,
-        /// How many attempts it has behind it.
+        /// Charged attempts so far.
         attempts: u32,
     },
     /// Its queue is paused.
     QueuePaused,
     /// No worker asks for its queue and kind.
     NoWorker,
-    /// As many jobs of its queue run as may.
+    /// Its queue is at its concurrency limit.
     ConcurrencyFull {
-        /// How many.
+        /// Number of running jobs of the queue.
         running: u64,
     },
-    /// Others go first.
+    /// Other jobs rank before it.
     Behind {
-        /// At most so many.
+        /// Upper bound of their number.
         at_most: u64,
     },
     /// A worker runs it.
     Leased {
-        /// Who.
+        /// The owner of the lease.
         worker: WorkerId,
-        /// Until when without a heartbeat.
+        /// When the lease expires, unless a heartbeat extends it.
         until: Wall,
-        /// Which attempt of how many.
+        /// The number of the attempt, and the number allowed.
         attempt: (u32, u32),
     },
-    /// It finished well.
+    /// It completed.
     Done {
-        /// When.
+        /// When the completion was recorded.
         at: Wall,
     },
-    /// It is in the dead-letter queue.
+    /// It is a dead letter.
     Failed {
-        /// Since when.
+        /// When the last failure was recorded.
         at: Wall,
-        /// After how many attempts.
+        /// Charged attempts.
         attempts: u32,
     },
     /// It was cancelled.
     Cancelled {
-        /// When.
+        /// When the cancel was recorded.
         at: Wall,
     },
 }
@@ -99,7 +100,7 @@ impl Reason {
         }
     }
 
-    /// The sentence for people. Instants are written by `time`, in the caller's own form.
+    /// A sentence for people. `time` formats instants.
     pub fn detail(&self, time: impl Fn(Wall) -> String) -> String {
         Sentence { reason: self, time: &time }.to_string()
     }
@@ -117,31 +118,45 @@ impl fmt::Display for Sentence<'_> {
             Reason::Ready => f.write_str("it can start: the next free worker takes it"),
             Reason::Delayed { until, attempts: 0 } => write!(f, "it is due at {}", time(*until)),
             Reason::Delayed { until, attempts } => {
-                write!(f, "it failed {attempts} times and is due again at {}", time(*until))
+                let times = Count(u64::from(*attempts), "time");
+                write!(f, "it failed {times} and is due again at {}", time(*until))
             }
             Reason::QueuePaused => f.write_str("its queue is paused; resume it"),
             Reason::NoWorker => {
                 f.write_str("no worker asks for its queue and kind; start one that does")
             }
             Reason::ConcurrencyFull { running } => {
-                write!(f, "{running} jobs of its queue run, as many as its concurrency allows")
+                let jobs = Count(*running, "running job");
+                write!(f, "its queue is at its concurrency limit: it has {jobs}")
             }
-            Reason::Behind { at_most } => write!(f, "at most {at_most} jobs go before it"),
+            Reason::Behind { at_most } => {
+                write!(f, "it is behind at most {}", Count(*at_most, "other job"))
+            }
             Reason::Leased { worker, until, attempt: (which, of) } => {
                 let until = time(*until);
                 write!(f, "{worker} runs it, attempt {which} of {of}; its lease runs until {until}")
             }
-            Reason::Done { at } => write!(f, "it finished well at {}", time(*at)),
+            Reason::Done { at } => write!(f, "it completed at {}", time(*at)),
             Reason::Failed { at, attempts } => {
-                let at = time(*at);
-                write!(f, "it is in the dead-letter queue since {at}, after {attempts} attempts")
+                let (at, attempts) = (time(*at), Count(u64::from(*attempts), "attempt"));
+                write!(f, "it has been in the dead-letter queue since {at}, after {attempts}")
             }
             Reason::Cancelled { at } => write!(f, "it was cancelled at {}", time(*at)),
         }
     }
 }
 
-/// Lists every reason why `job` is where it is, and when that can next change by itself.
+/// A number with its noun, in the plural unless it is one.
+struct Count(u64, &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(number, noun) = self;
+        write!(f, "{number} {noun}{}", if *number == 1 { "" } else { "s" })
+    }
+}
+
+/// Lists every reason why `job` is in its state, and when that can next change by itself.
 pub fn explain(job: &Job, around: &Surroundings<'_>, now: Wall) -> Explanation {
     let attempts = job.attempts;
     match &job.state {
@@ -184,4 +199,18 @@ fn explain_waiting(job: &Job, around: &Surroundings<'_>, now: Wall) -> Explanati
 
 fn one(reason: Reason, next_change_at: Option<Wall>) -> Explanation {
     Explanation { reasons: Vec::from([reason]), next_change_at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_a_thing_is_not_in_the_plural() {
+        let detail = |reason: Reason| reason.detail(|at| at.to_string());
+        let delayed = |attempts| detail(Reason::Delayed { until: Wall::new(7), attempts });
+        assert_eq!(delayed(1), "it failed 1 time and is due again at 7");
+        assert_eq!(delayed(2), "it failed 2 times and is due again at 7");
+        assert_eq!(detail(Reason::Behind { at_most: 1 }), "it is behind at most 1 other job");
+    }
 }

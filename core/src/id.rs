@@ -1,4 +1,4 @@
-//! Identities: integers that the store or the process gives out and never reuses.
+//! Ids: integers that a store or a process gives out.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -6,7 +6,7 @@ use core::str::FromStr;
 
 use thiserror::Error;
 
-/// A text that is not an id or a lease token.
+/// Why a text is not an id or a lease token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ParseIdError {
     /// Not a job id.
@@ -17,20 +17,20 @@ pub enum ParseIdError {
     LeaseToken,
 }
 
-/// A job's number: given by the store, growing, never reused.
+/// The id of a job: given by the store, increasing, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(NonZeroU64);
 
 impl JobId {
     /// The first id a store gives out.
     pub const FIRST: Self = Self(NonZeroU64::MIN);
-    /// The last id there is.
+    /// The greatest id.
     pub const LAST: Self = match NonZeroU64::new(i64::MAX.unsigned_abs()) {
         Some(last) => Self(last),
         None => Self::FIRST,
     };
 
-    /// The id with this number, if it is one: from 1 to the largest signed 64-bit integer.
+    /// From 1 to `i64::MAX`; `None` for other numbers.
     pub const fn new(number: u64) -> Option<Self> {
         match NonZeroU64::new(number) {
             Some(n) if number <= i64::MAX.unsigned_abs() => Some(Self(n)),
@@ -43,7 +43,7 @@ impl JobId {
         self.0.get()
     }
 
-    /// The id this many places further on; stays at the last one.
+    /// The id `places` further on; saturates at [`LAST`](Self::LAST).
     #[must_use]
     pub const fn plus(self, places: u64) -> Self {
         let number = self.get().saturating_add(places);
@@ -68,7 +68,7 @@ impl FromStr for JobId {
     }
 }
 
-/// How often a job was claimed, ever: it grows with each claim and never shrinks.
+/// Number of claims of a job, ever. It increases with each claim and never decreases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Epoch(u64);
 
@@ -99,7 +99,7 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// What fences a run: the job and the epoch of the claim. Written `42.3`.
+/// The fencing token of a run: the job and the epoch of the claim. Written `42.3`.
 ///
 /// ```
 /// use windlass_core::LeaseToken;
@@ -133,22 +133,21 @@ impl FromStr for LeaseToken {
     }
 }
 
-/// One start of one process: unique per boot, so that a restart never takes its own past for its
-/// present.
+/// One start of one process. A restarted process has another id, so that it does not take batches
+/// of its previous run for its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
 
-/// A batch: the process that made it and its number there. Committed with the batch, it is the
-/// commit marker.
+/// The id of a batch. It is written with the batch, as the commit marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId {
-    /// Who made it.
+    /// The process that commits the batch.
     pub process: ProcessId,
-    /// Its number: the first is 1, each later one is larger.
+    /// From 1, increasing within the process.
     pub seq: u64,
 }
 
-/// A request to the machine, as its driver numbers them.
+/// The id of a request, given by the driver of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 

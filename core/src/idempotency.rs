@@ -1,23 +1,22 @@
-//! Idempotent enqueue: one key, one job, for as long as its window lasts.
+//! Idempotent enqueue: one key makes one job within its window.
 //!
-//! A key is alive for a window from its job's creation, and always until that job is finished.
-//! While it is alive, the same request finds the job and another request is a conflict.
+//! A key is in use for a window from the creation of its job, and at least until that job is
+//! finished. While it is in use, the same request finds the job, and a different request is a
+//! conflict.
 
 use crate::{IdempotencyKey, Job, JobId, Millis, Wall};
 
 /// A client's key, with the fingerprint of the payload it was sent with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
-    /// The key.
+    /// Chosen by the client.
     pub key: IdempotencyKey,
-    /// A fingerprint of the payload that does not depend on how the same JSON is written. The core
-    /// does not parse JSON, so whoever did computes it.
+    /// A fingerprint of the payload that is equal for equal JSON. The caller computes it, because
+    /// core does not parse JSON.
     pub payload: Fingerprint,
 }
 
-/// A number that stands for a request: equal requests have equal ones, others almost surely not.
-///
-/// It is stored, so its computation never changes.
+/// A 128-bit hash of a request. It is stored, so its computation never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub u128);
 
@@ -36,7 +35,7 @@ impl FingerprintBuilder {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 
-    /// Nothing yet.
+    /// The hash of no fields.
     pub fn new() -> Self {
         Self(Self::BASIS)
     }
@@ -54,7 +53,7 @@ impl FingerprintBuilder {
         number.to_le_bytes().iter().fold(self, |hash, byte| hash.byte(*byte))
     }
 
-    /// Adds a number that may be absent, which differs from any that is there.
+    /// Adds an optional number; `None` differs from every number.
     #[must_use]
     pub fn maybe(self, number: Option<u64>) -> Self {
         match number {
@@ -79,34 +78,34 @@ impl Default for FingerprintBuilder {
     }
 }
 
-/// What a store keeps of a key.
+/// An idempotency key as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// The key.
+    /// Chosen by the client.
     pub key: IdempotencyKey,
-    /// The job it made.
+    /// The job of the first request with this key.
     pub job: JobId,
-    /// The request that made it.
+    /// The fingerprint of that request.
     pub request: Fingerprint,
-    /// When.
+    /// When that request was stored.
     pub created_at: Wall,
-    /// Set when its job was removed before its window ended: when the key itself can go.
+    /// When the key may be deleted; `None` while its job exists.
     pub orphan_until: Option<Wall>,
 }
 
-/// What a key means for a new request.
+/// What a stored key decides about a new request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyRuling {
-    /// The key is free, or its window is over: make a job.
+    /// The window is over: enqueue a new job.
     Free,
-    /// The same request made this job.
+    /// The same request enqueued this job.
     Duplicate(JobId),
-    /// Another request made this job.
+    /// A different request enqueued this job.
     Conflict(JobId),
 }
 
 impl KeyRecord {
-    /// Rules on a new request with this key. `job` is the job the key made, if it still exists.
+    /// Decides about a new request with this key. `job` is the job of the key, if it still exists.
     pub fn rule(
         &self,
         job: Option<&Job>,

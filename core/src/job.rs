@@ -9,46 +9,46 @@ use crate::{
     QueueName, Rank, RetryPolicy, Verdict, Wall, WorkerId,
 };
 
-/// One unit of work, as stored. [`transition`](crate::transition()) alone changes it.
+/// One unit of work, as stored. Only [`transition`](crate::transition()) changes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// Its number.
+    /// Given by the store; never reused.
     pub id: JobId,
-    /// The queue it stands in.
+    /// Set by the client; never changes.
     pub queue: QueueName,
-    /// What it runs.
+    /// Selects the handler; never changes.
     pub kind: Kind,
-    /// Higher runs first.
+    /// Higher priorities are claimed first.
     pub priority: Priority,
-    /// Its place among the ready jobs.
+    /// The sort key among ready jobs; set when the job is enqueued or requeued.
     pub rank: Rank,
-    /// Where it is, with what only that state knows.
+    /// The state, with the data that only this state has.
     pub state: State,
     /// Claims charged in this generation.
     pub attempts: u32,
-    /// How often it may be run again after a failure.
+    /// Attempts allowed after the first failed one.
     pub max_retries: MaxRetries,
-    /// Claims ever; the fence.
+    /// Number of claims ever: the fencing token.
     pub epoch: Epoch,
-    /// How often it was replayed.
+    /// Number of replays.
     pub generation: u32,
-    /// When it is, or was, due.
+    /// When it falls due, or fell due for its latest attempt.
     pub run_at: Wall,
-    /// How long one attempt may run.
+    /// Maximum duration of one attempt; `None` for no limit.
     pub timeout: Option<JobTimeout>,
-    /// How long a lease lasts without a heartbeat.
+    /// The length of a lease without heartbeats.
     pub visibility_timeout: LeaseLength,
-    /// How long it waits between attempts.
+    /// The time between attempts.
     pub retry: RetryPolicy,
-    /// The client's name for the request that made it.
+    /// Set by the client.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// The length of its payload in bytes, known before the payload is read.
+    /// The length of the payload in bytes. The payload itself is not part of the row.
     pub payload_bytes: u32,
     /// When it was enqueued.
     pub created_at: Wall,
-    /// When its row last changed.
+    /// When its row was last written.
     pub updated_at: Wall,
-    /// When its latest attempt was claimed.
+    /// When it was last claimed; `None` before the first claim.
     pub started_at: Option<Wall>,
 }
 
@@ -63,7 +63,7 @@ impl Job {
         self.attempts < self.max_retries.attempts()
     }
 
-    /// When it was finished, if it is.
+    /// When it finished; `None` if it has not.
     pub fn finished_at(&self) -> Option<Wall> {
         match self.state {
             State::Queued { .. } | State::Processing(_) => None,
@@ -73,7 +73,7 @@ impl Job {
         }
     }
 
-    /// Where a store finds it. This is the one place that knows the instant a view is ordered by.
+    /// Its index key. Only this function knows the instant by which a view is ordered.
     pub fn index_key(&self) -> IndexKey {
         let at = match &self.state {
             State::Queued { .. } => self.run_at,
@@ -92,7 +92,7 @@ impl Job {
         }
     }
 
-    /// The lease it is held by, if it is running.
+    /// The lease of a running job.
     pub fn lease(&self) -> Option<&Lease> {
         match &self.state {
             State::Processing(lease) => Some(lease),
@@ -101,64 +101,64 @@ impl Job {
     }
 }
 
-/// Where a store finds a job: everything that can change and that an index is built from. It is
-/// also the precondition of a write: the row that is replaced must still have this key.
+/// The changing columns by which stores index a job. It is also the precondition of a write: the
+/// row that is replaced must still have this key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexKey {
-    /// Its view.
+    /// The list in which the job is found.
     pub view: View,
-    /// The instant its view is ordered by: when it is due, when its lease ends, when it finished.
+    /// The instant by which its view is ordered: due, end of the lease, or finished.
     pub at: Wall,
-    /// Its place among the ready jobs.
+    /// See [`Job::rank`].
     pub rank: Rank,
-    /// When it is, or was, due.
+    /// See [`Job::run_at`].
     pub run_at: Wall,
-    /// How often it was replayed.
+    /// See [`Job::generation`].
     pub generation: u32,
-    /// Claims ever; the fence.
+    /// See [`Job::epoch`].
     pub epoch: Epoch,
 }
 
-/// Where a job is.
+/// The state of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// Waiting to be claimed.
     Queued {
-        /// Whether it has fallen due: only then may it be claimed.
+        /// Whether it has fallen due and may be claimed.
         ready: bool,
-        /// The verdict its latest token gave, until it is claimed again.
+        /// The last verdict, until the next claim; `None` if there is none.
         spent: Option<LastVerdict>,
     },
     /// Leased to a worker.
     Processing(Lease),
-    /// Finished well.
+    /// Completed.
     Done {
-        /// When.
+        /// When the completion was recorded.
         finished_at: Wall,
     },
-    /// Given up: the dead-letter queue.
+    /// A dead letter: no attempts left, or a failure without a retry.
     Failed {
-        /// When.
+        /// When the last failure was recorded.
         finished_at: Wall,
-        /// The verdict its latest token gave; none if its lease expired.
+        /// The last verdict; `None` if the lease expired.
         spent: Option<LastVerdict>,
     },
-    /// Cancelled before it finished.
+    /// Cancelled by an operator.
     Cancelled {
-        /// When.
+        /// When the cancel was recorded.
         finished_at: Wall,
-        /// The verdict its latest token gave; none if it was cancelled while running.
+        /// The last verdict; `None` if it was cancelled while running.
         spent: Option<LastVerdict>,
     },
 }
 
 impl State {
-    /// Its name.
+    /// The state without its data.
     pub fn name(&self) -> StateName {
         self.view().state()
     }
 
-    /// The state as filters and counts see it.
+    /// The view in which jobs of this state are counted and listed.
     pub fn view(&self) -> View {
         match self {
             Self::Queued { ready: true, .. } => View::Queued,
@@ -170,7 +170,7 @@ impl State {
         }
     }
 
-    /// The verdict the latest token gave, as long as the job was not claimed since.
+    /// The last verdict, until the next claim.
     pub fn spent(&self) -> Option<LastVerdict> {
         match self {
             Self::Queued { spent, .. }
@@ -182,18 +182,19 @@ impl State {
     }
 }
 
-/// The right to run a job for a while.
+/// The right to run a job until an instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Who holds it.
+    /// The owner.
     pub worker: WorkerId,
-    /// When it ends without a heartbeat.
+    /// When it expires, unless a heartbeat extends it.
     pub until: Wall,
-    /// How far a heartbeat extends it.
+    /// How far a heartbeat extends it from now.
     pub length: LeaseLength,
 }
 
-/// What the holder of a lease made of it, and what became of the job: the answer to a repetition.
+/// The last verdict on a job, kept until the next claim, so that a repeated report gets the same
+/// answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LastVerdict {
     /// Completed.
@@ -202,43 +203,43 @@ pub enum LastVerdict {
     Retried,
     /// Failed with the last attempt.
     Exhausted,
-    /// Failed with an error that no attempt will mend.
+    /// Failed with an error that is not retried.
     Permanent,
     /// Given back.
     Released,
-    /// Put off.
+    /// Put off by the holder; not charged.
     Snoozed,
+    /// None: the lease was taken back because the attempt ran longer than its timeout.
+    TimedOut,
 }
 
 impl LastVerdict {
-    /// Every way, in the order of their stored codes.
-    pub const ALL: [Self; 6] = [
+    /// All verdicts, in the order of their stored codes.
+    pub const ALL: [Self; 7] = [
         Self::Completed,
         Self::Retried,
         Self::Exhausted,
         Self::Permanent,
         Self::Released,
         Self::Snoozed,
+        Self::TimedOut,
     ];
 
-    /// Whether `verdict` repeats what was reported then.
-    pub fn repeats(self, verdict: &Verdict) -> bool {
+    /// The answer given then, if `verdict` repeats what was reported: the state the job went to.
+    pub fn repeated(self, verdict: &Verdict) -> Option<StateName> {
         match (self, verdict) {
-            (Self::Completed, Verdict::Complete { .. })
-            | (Self::Released, Verdict::Release)
-            | (Self::Snoozed, Verdict::Snooze { .. }) => true,
-            (Self::Retried | Self::Exhausted, Verdict::Fail(failure)) => failure.retryable,
-            (Self::Permanent, Verdict::Fail(failure)) => !failure.retryable,
-            _ => false,
-        }
-    }
-
-    /// The state the job went to then.
-    pub fn answer(self) -> StateName {
-        match self {
-            Self::Completed => StateName::Done,
-            Self::Retried | Self::Released | Self::Snoozed => StateName::Queued,
-            Self::Exhausted | Self::Permanent => StateName::Failed,
+            (Self::Completed, Verdict::Complete { .. }) => Some(StateName::Done),
+            (Self::Released, Verdict::Release) | (Self::Snoozed, Verdict::Snooze { .. }) => {
+                Some(StateName::Queued)
+            }
+            (Self::Retried, Verdict::Fail(failure)) if failure.retryable => Some(StateName::Queued),
+            (Self::Exhausted, Verdict::Fail(failure)) if failure.retryable => {
+                Some(StateName::Failed)
+            }
+            (Self::Permanent, Verdict::Fail(failure)) if !failure.retryable => {
+                Some(StateName::Failed)
+            }
+            _ => None,
         }
     }
 }
@@ -259,7 +260,7 @@ pub enum StateName {
 }
 
 impl StateName {
-    /// All five, in the order a job meets them.
+    /// All states.
     pub const ALL: [Self; 5] =
         [Self::Queued, Self::Processing, Self::Done, Self::Failed, Self::Cancelled];
 
@@ -274,7 +275,7 @@ impl StateName {
         }
     }
 
-    /// Whether a job in this state stays there by itself.
+    /// Whether the job has ended: done, failed or cancelled.
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
@@ -333,7 +334,7 @@ impl View {
         }
     }
 
-    /// Its place among the counters, and its code in a store.
+    /// Its index in [`Counts`](crate::Counts), and its code in a store.
     pub fn index(self) -> usize {
         self as usize
     }

@@ -19,6 +19,7 @@ mod attempt;
 mod bounded;
 mod demand;
 mod explain;
+mod figures;
 mod id;
 mod idempotency;
 mod job;
@@ -28,6 +29,7 @@ mod name;
 mod new_job;
 mod queue;
 mod rank;
+mod rejected;
 mod retry;
 pub mod store;
 mod text;
@@ -41,6 +43,7 @@ pub use bounded::{
 };
 pub use demand::{Demand, DemandError, Kinds, Queues};
 pub use explain::{Explanation, Reason, Surroundings, explain};
+pub use figures::{BadFigures, FigureSet, Figures, Span, Times};
 pub use id::{BatchId, Epoch, JobId, LeaseToken, ParseIdError, ProcessId, RequestId};
 pub use idempotency::{Fingerprint, FingerprintBuilder, Idempotency, KeyRecord, KeyRuling};
 pub use job::{IndexKey, Job, LastVerdict, Lease, State, StateName, View};
@@ -50,9 +53,8 @@ pub use name::{
 pub use new_job::{EnqueueRefused, NewJob, Policy, Receipt, Terms, When};
 pub use queue::{Counts, Gate, Queue, QueueRow, QueueSettings};
 pub use rank::Rank;
+pub use rejected::{Rejected, StaleReason};
 pub use retry::{RetryError, RetryPolicy, Strategy};
 pub use text::{Excerpt, Payload, PayloadError};
 pub use time::{Millis, Mono, Now, Wall};
-pub use transition::{
-    Claim, Event, EventName, Failure, FailureKind, Rejected, Step, Verdict, transition,
-};
+pub use transition::{Claim, Event, EventName, Failure, FailureKind, Step, Verdict, transition};

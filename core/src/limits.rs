@@ -10,39 +10,48 @@ pub const IDEMPOTENCY_KEY_BYTES: usize = 255;
 pub const SETTING_VALUE_BYTES: usize = 4 * 1024;
 /// Largest payload or result of a job, in bytes. A server may allow less.
 pub const PAYLOAD_BYTES: usize = 16 * 1024 * 1024;
-/// Payloads that one claim brings for everybody with the same demand, in bytes; a single job is
-/// always brought. What does not fit stays where it is, and is claimed by the next batch.
+/// Maximum bytes of payloads that one claim returns; a single job is returned whatever its size.
+/// Jobs that do not fit stay ready and are claimed by the next batch.
 pub const CLAIM_BYTES: usize = 2 * PAYLOAD_BYTES;
 /// Longest error message kept of a failed attempt, in bytes; longer ones are cut and marked.
 pub const ERROR_BYTES: usize = 4 * 1024;
 /// Longest tail of standard output or standard error kept of an attempt, in bytes, each.
 pub const OUTPUT_BYTES: usize = 16 * 1024;
-/// How many recorded attempts of one job are kept: those of its newest epochs.
+/// Attempts of one job that are kept: those with its newest epochs.
 pub const ATTEMPTS_KEPT: u64 = 32;
-/// How many queues a store holds.
+/// Maximum number of queues of a store, unless [`Policy`](crate::Policy) sets another.
 pub const QUEUES: usize = 10_000;
-/// How many kinds with jobs one queue holds.
+/// Maximum number of kinds with jobs in one queue.
 pub const KINDS_PER_QUEUE: usize = 1_000;
-/// How many jobs one request may enqueue.
+/// Maximum number of jobs that one request enqueues.
 pub const JOBS_PER_REQUEST: usize = 10_000;
-/// How many rows one page of a list, a reap, a purge or a bulk replay touches.
+/// Maximum number of rows of one page of a list, a reap, a purge or a bulk replay.
 pub const PAGE_ROWS: usize = 1_000;
-/// How many rows one page of a filtered list looks at before it returns what it has.
-pub const LIST_SCAN_ROWS: usize = 10_000;
 /// Farthest a job may be scheduled ahead: ten years.
 pub const MAX_AHEAD: Millis = Millis::days(3_653);
 /// Longest time between two attempts: a year.
 pub const MAX_BACKOFF: Millis = Millis::days(365);
 /// A wall clock that disagrees with the monotonic one by more than this has been stepped.
 pub const CLOCK_STEP: Millis = Millis::new(1_000);
+/// How long an attempt that its own process stops keeps its lease while it ends: also beyond its
+/// timeout. One that never ends does not hold its job for ever.
+pub const STOP_GRACE: Millis = Millis::seconds(30);
 /// How long commit markers of silent processes, and rows of silent workers, are kept.
 pub const SILENT_KEPT: Millis = Millis::days(1);
-/// How many names of queues, and of kinds, are kept of what a worker would run; one that names more
-/// is taken to want all.
+/// Maximum number of queues with figures of their own in one row; others are counted together.
+pub const FIGURE_QUEUES: usize = 1_000;
+/// Maximum number of rows of figures that one batch folds or removes, of each span.
+pub const FIGURE_PAGE: usize = 60;
+/// Maximum number of slots of figures that a process holds while it cannot write them.
+pub const FIGURE_SLOTS: usize = 60;
+/// Maximum number of steps that one read of past figures returns.
+pub const FIGURE_STEPS: usize = 4_000;
+/// Names of queues, and of kinds, that are stored of a worker's demand; with more, the worker is
+/// stored as running all.
 pub const DEMAND_NAMES: usize = 100;
-/// How many jobs one process runs at once.
+/// Maximum number of jobs that one process runs at the same time.
 pub const SLOTS: usize = 10_000;
-/// How many times in a row a worker may miss to say that it is there before it counts as gone.
+/// Consecutive updates of `last_seen` that a worker may miss before it counts as gone.
 pub const MISSED_PRESENCES: u64 = 3;
 /// The shortest silence after which a worker counts as gone.
 pub const SHORTEST_SILENCE: Millis = Millis::seconds(5);

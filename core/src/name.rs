@@ -1,7 +1,7 @@
-//! Names that people give: queues, kinds, workers, settings, idempotency keys.
+//! Names: queues, kinds, workers, settings, idempotency keys.
 //!
-//! Checked once, when parsed; shared by reference count ever after, so that a batch of a thousand
-//! jobs of one queue holds its name once.
+//! Checked when they are constructed, then shared by reference count: a batch of a thousand jobs of
+//! one queue holds its name once.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -10,17 +10,17 @@ use thiserror::Error;
 
 use crate::limits::{IDEMPOTENCY_KEY_BYTES, NAME_BYTES, SETTING_VALUE_BYTES};
 
-/// A text that is not a name.
+/// Why a text is not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{field} {problem}")]
 pub struct NameError {
-    /// The field as users know it.
+    /// The name of the field in the API.
     pub field: &'static str,
-    /// What is wrong with what was given.
+    /// The rule that the text breaks.
     pub problem: NameProblem,
 }
 
-/// What is wrong with a name.
+/// The rules of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NameProblem {
     /// Nothing was given.
@@ -45,13 +45,13 @@ pub enum NameProblem {
     BadCharacter {
         /// The character.
         given: char,
-        /// Where it stands.
+        /// Its offset in bytes.
         at: usize,
-        /// What may stand there.
+        /// The allowed characters, for the message.
         allowed: &'static str,
     },
-    /// The name means something else.
-    #[error("must not be {name:?}: that name is taken by a route")]
+    /// The name is used by a route of the HTTP API.
+    #[error("must not be {name:?}: that name is used by a route of the HTTP API")]
     Reserved {
         /// The name.
         name: &'static str,
@@ -77,7 +77,12 @@ macro_rules! text_type {
                 &self.0
             }
 
-            /// Whether both are the same text; quick where they share it.
+            /// The address of the text: the same for names that share their text.
+            pub fn address(&self) -> u64 {
+                Arc::as_ptr(&self.0).cast::<u8>().addr() as u64
+            }
+
+            /// Equality, with a fast path for names that share their text.
             pub fn same(&self, other: &Self) -> bool {
                 Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
             }
@@ -120,11 +125,11 @@ text_type! {
     QueueName, "queue", |text| name(text).and_then(|()| not_reserved(text))
 }
 text_type! {
-    /// What a job runs.
+    /// The kind of a job: it selects the handler.
     Kind, "kind", name
 }
 text_type! {
-    /// Who runs jobs: unique per boot of a process.
+    /// The id of a worker: unique per start of a process.
     WorkerId, "worker", name
 }
 text_type! {
@@ -136,12 +141,19 @@ text_type! {
     SettingValue, "setting value", setting_value
 }
 text_type! {
-    /// A client's own name for a request, so that a repeated request gives one job.
+    /// A client's name for a request, so that a repeated request makes one job.
     IdempotencyKey, "idempotency_key", visible
 }
 
-/// The queue of a job that names none, and the kind likewise.
+/// The queue, or the kind, of a job that names none.
 const DEFAULT_NAME: &str = "default";
+
+impl QueueName {
+    /// Whether this is the queue of jobs that name none.
+    pub fn is_default(&self) -> bool {
+        self.as_str() == DEFAULT_NAME
+    }
+}
 
 impl Default for QueueName {
     fn default() -> Self {

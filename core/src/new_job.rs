@@ -1,17 +1,18 @@
-//! A job that somebody wants to enqueue, and what it becomes once defaults are filled in.
+//! A job to enqueue, its defaults, and the row it becomes.
 
 use alloc::boxed::Box;
 
 use thiserror::Error;
 
 use crate::limits::{KINDS_PER_QUEUE, MAX_AHEAD, QUEUES};
+use crate::store::TooManyQueues;
 use crate::{
     Delay, Epoch, Fingerprint, FingerprintBuilder, Idempotency, Job, JobId, JobTimeout, Kind,
     LeaseLength, MaxQueued, MaxRetries, Millis, Payload, Priority, QueueName, QueueSettings, Rank,
     RetryPolicy, State, Strategy, Wall,
 };
 
-/// A job to enqueue. What is not set is filled in from the queue's settings, then the [`Policy`].
+/// A job to enqueue. Options that are not set come from the queue's settings, then the [`Policy`].
 ///
 /// ```
 /// use windlass_core::{Delay, Kind, NewJob, Payload, Priority, When};
@@ -22,27 +23,27 @@ use crate::{
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewJob {
-    /// The queue to stand in.
+    /// `default` if the client sets none.
     pub queue: QueueName,
-    /// What to run.
+    /// Selects the handler.
     pub kind: Kind,
-    /// With what.
+    /// The input of the handler.
     pub payload: Payload,
-    /// Higher runs first.
+    /// Higher priorities are claimed first.
     pub priority: Priority,
-    /// When to run it.
+    /// The earliest time to run it.
     pub when: When,
-    /// How often to run it again after a failure.
+    /// Attempts allowed after the first failed one.
     pub max_retries: Option<MaxRetries>,
-    /// How long one attempt may run.
+    /// Maximum duration of one attempt.
     pub timeout: Option<JobTimeout>,
-    /// How long a lease lasts without a heartbeat.
+    /// The length of a lease without heartbeats.
     pub visibility_timeout: Option<LeaseLength>,
-    /// How long to wait between attempts.
+    /// The time between attempts.
     pub retry: Option<RetryPolicy>,
-    /// The client's own name for this request.
+    /// Makes the enqueue idempotent.
     pub idempotency: Option<Idempotency>,
-    /// Whether the [`Receipt`] is to carry the row; it costs a copy, and is no part of the job.
+    /// Return the row in the [`Receipt`]. Costs a copy; not stored.
     pub echo: bool,
 }
 
@@ -51,25 +52,27 @@ pub struct NewJob {
 pub enum When {
     /// At once.
     Now,
-    /// This long after it was stored.
+    /// This long after the enqueue.
     After(Delay),
     /// At this instant; at once if it has passed.
     At(Wall),
 }
 
-/// What holds for jobs that do not say, in queues that do not say either.
+/// Defaults for jobs that do not set an option, in queues that do not set it either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Retries after a failure.
+    /// Attempts allowed after the first failed one.
     pub max_retries: MaxRetries,
-    /// How long one attempt may run; for as long as it likes if not set.
+    /// Maximum duration of one attempt; `None` for no limit.
     pub timeout: Option<JobTimeout>,
-    /// How long a lease lasts without a heartbeat.
+    /// The length of a lease without heartbeats.
     pub visibility_timeout: LeaseLength,
-    /// How long to wait between attempts.
+    /// The time between attempts.
     pub retry: RetryPolicy,
-    /// How long an idempotency key is remembered from the creation of its job.
+    /// How long an idempotency key is in use, from the creation of its job.
     pub idempotency_window: Millis,
+    /// Maximum number of queues of the store. The queue `default` is made in any case.
+    pub max_queues: usize,
 }
 
 impl Default for Policy {
@@ -80,6 +83,7 @@ impl Default for Policy {
             visibility_timeout: LeaseLength::DEFAULT,
             retry: RetryPolicy::default(),
             idempotency_window: Millis::hours(24),
+            max_queues: QUEUES,
         }
     }
 }
@@ -87,24 +91,24 @@ impl Default for Policy {
 /// The options of a job after defaults are filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Retries after a failure.
+    /// Attempts allowed after the first failed one.
     pub max_retries: MaxRetries,
-    /// How long one attempt may run.
+    /// Maximum duration of one attempt; `None` for no limit.
     pub timeout: Option<JobTimeout>,
-    /// How long a lease lasts without a heartbeat.
+    /// The length of a lease without heartbeats.
     pub visibility_timeout: LeaseLength,
-    /// How long to wait between attempts.
+    /// The time between attempts.
     pub retry: RetryPolicy,
 }
 
 /// An accepted enqueue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
-    /// The job.
+    /// The id of the job.
     pub id: JobId,
-    /// Whether an earlier request with the same key had made it.
+    /// Whether an earlier request with the same key enqueued it.
     pub duplicate: bool,
-    /// Its row as it was committed, if [`NewJob::echo`] asked for it and it is there.
+    /// The stored row; only with [`NewJob::echo`], and if the job still exists.
     pub row: Option<Box<Job>>,
 }
 
@@ -118,18 +122,18 @@ impl Receipt {
 /// Why a job was not enqueued.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EnqueueRefused {
-    /// The queue holds as many waiting jobs as it may.
+    /// The queue is at its limit of waiting jobs.
     #[error(
         "queue {queue} is full: it holds {} waiting jobs; try again later, or raise its max_queued",
         limit.get()
     )]
     QueueFull {
-        /// Which.
+        /// The full queue.
         queue: QueueName,
-        /// How many it holds.
+        /// Its `max_queued`.
         limit: MaxQueued,
     },
-    /// Another request was made with the same key.
+    /// A different request was made with the same key.
     #[error(
         "this idempotency key was used by a different request, which made job {existing}; \
          send that request again, or use a new key"
@@ -141,27 +145,27 @@ pub enum EnqueueRefused {
     /// Scheduled too far ahead.
     #[error("run_at {given} lies more than ten years ahead; the latest allowed now is {latest}")]
     TooFarAhead {
-        /// When it should run.
+        /// The requested `run_at`.
         given: Wall,
-        /// The latest it may.
+        /// The latest allowed one.
         latest: Wall,
     },
-    /// There are as many queues as there may be.
-    #[error("there are {QUEUES} queues already; use one of them")]
-    TooManyQueues,
-    /// The queue has as many kinds as it may.
+    /// The store is at its limit of queues.
+    #[error(transparent)]
+    TooManyQueues(#[from] TooManyQueues),
+    /// The queue is at its limit of kinds.
     #[error(
         "queue {queue} holds jobs of {KINDS_PER_QUEUE} kinds already; \
          use one of them, or another queue"
     )]
     TooManyKinds {
-        /// Which.
+        /// The queue that was named.
         queue: QueueName,
     },
 }
 
 impl NewJob {
-    /// A job for the default queue, to run at once, with every option left to its default.
+    /// A job for the default queue, due at once, with no option set.
     pub fn new(kind: Kind, payload: Payload) -> Self {
         Self {
             queue: QueueName::default(),

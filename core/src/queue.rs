@@ -9,11 +9,11 @@ use crate::{
 /// A queue as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queue {
-    /// Its name.
+    /// Unique within a store.
     pub name: QueueName,
-    /// Whether nothing of it may start.
+    /// While set, no job of the queue is claimed.
     pub paused: bool,
-    /// Its limits, and defaults for jobs that do not say.
+    /// Limits, and defaults for jobs that do not set an option.
     pub settings: QueueSettings,
 }
 
@@ -23,7 +23,7 @@ impl Queue {
         Self { name, paused: false, settings: QueueSettings::default() }
     }
 
-    /// Whether another job may start while this many run.
+    /// Whether another job may start while `running` jobs run.
     pub fn gate(&self, running: u64) -> Gate {
         match self.settings.concurrency {
             _ if self.paused => Gate::Paused,
@@ -32,42 +32,48 @@ impl Queue {
         }
     }
 
-    /// Whether what is counted of it decides on anything: only then is it looked at.
+    /// Whether it is neither paused nor has settings: without jobs, it holds nothing, and making it
+    /// again gives the same queue.
+    pub fn is_plain(&self) -> bool {
+        !self.paused && self.settings == QueueSettings::default()
+    }
+
+    /// Whether it has a limit, so that its counters have to be read.
     pub fn is_limited(&self) -> bool {
         self.settings.is_limited()
     }
 
-    /// The limit that one more job would break, if this many wait.
+    /// The limit of waiting jobs, if `waiting` has reached it.
     pub fn full(&self, waiting: u64) -> Option<MaxQueued> {
         self.settings.max_queued.filter(|most| waiting >= most.get())
     }
 }
 
-/// Whether a queue lets jobs start.
+/// Whether jobs of a queue may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// It does.
+    /// They may.
     Open,
-    /// It is paused.
+    /// The queue is paused.
     Paused,
-    /// As many run as may.
+    /// The queue is at its concurrency limit.
     Full,
 }
 
-/// What can be set on a queue; nothing set means the default.
+/// The settings of a queue. `None` means no limit, or the default of the [`Policy`](crate::Policy).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueSettings {
-    /// How many jobs may wait, scheduled ones included.
+    /// Limit of waiting jobs, scheduled ones included.
     pub max_queued: Option<MaxQueued>,
-    /// How many jobs may run at once.
+    /// Limit of running jobs, over all workers.
     pub concurrency: Option<MaxRunning>,
-    /// The visibility timeout of jobs that do not say.
+    /// Default of jobs that do not set it, like the following.
     pub visibility_timeout: Option<LeaseLength>,
-    /// The retries of jobs that do not say.
+    /// Default of jobs that do not set it.
     pub max_retries: Option<MaxRetries>,
-    /// The timeout of jobs that do not say.
+    /// Default of jobs that do not set it.
     pub timeout: Option<JobTimeout>,
-    /// The retry policy of jobs that do not say.
+    /// Default of jobs that do not set it.
     pub retry: Option<RetryPolicy>,
 }
 
@@ -78,42 +84,47 @@ impl QueueSettings {
     }
 }
 
-/// How many jobs stand in each [`View`].
+/// Number of jobs per [`View`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts([u64; View::ALL.len()]);
 
 impl Counts {
-    /// These numbers, in the order of [`View::ALL`].
+    /// From counts in the order of [`View::ALL`].
     pub const fn new(counts: [u64; View::ALL.len()]) -> Self {
         Self(counts)
     }
 
-    /// How many stand there.
+    /// Number of jobs in a view.
     pub fn get(&self, view: View) -> u64 {
         self.0[view.index()]
     }
 
-    /// How many wait: due or not.
+    /// Number of queued and scheduled jobs.
     pub fn waiting(&self) -> u64 {
         self.get(View::Queued) + self.get(View::Scheduled)
     }
 
-    /// Whether there is no job at all.
+    /// Whether all counts are zero.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// One more there.
+    /// Number of jobs in all views.
+    pub fn all(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Adds one job to a view.
     pub fn add(&mut self, view: View) {
         self.0[view.index()] += 1;
     }
 
-    /// One less there.
+    /// Removes one job from a view; stays at zero.
     pub fn take(&mut self, view: View) {
         self.0[view.index()] = self.0[view.index()].saturating_sub(1);
     }
 
-    /// These and those together.
+    /// The sums, view by view.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         for view in View::ALL {
@@ -126,7 +137,7 @@ impl Counts {
 /// A queue with the counters of its kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueRow {
-    /// The queue.
+    /// Name and settings.
     pub queue: Queue,
     /// The counters of every kind with jobs, ordered by kind.
     pub kinds: Vec<(Kind, Counts)>,
@@ -138,7 +149,7 @@ impl QueueRow {
         Self { queue, kinds: Vec::new() }
     }
 
-    /// The counters of all kinds together.
+    /// The sum over all kinds.
     pub fn total(&self) -> Counts {
         self.kinds.iter().fold(Counts::default(), |sum, (_, counts)| sum.plus(counts))
     }

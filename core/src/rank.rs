@@ -2,20 +2,19 @@
 
 use crate::{Job, JobId, Priority, Wall};
 
-/// A job's place among the ready ones; the least is claimed first.
+/// The sort key of a ready job; the least is claimed first.
 ///
-/// Core computes it when a job is enqueued or requeued, and it stays until the job is requeued
-/// again. A store keeps the parts in the row and sorts by them in this order; what they mean is
-/// core's matter alone.
+/// Core computes it when a job is enqueued or requeued. A store keeps the parts in the row and
+/// sorts by them in this order, without interpreting them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank {
-    /// Today the priority with its sign turned.
+    /// Today the negated priority.
     pub class: i16,
     /// Today always zero.
     pub turn: u64,
     /// Today the instant at which the job is due.
     pub due: Wall,
-    /// The job's own id: the one enqueued earlier goes first.
+    /// The id of the job, so that the one enqueued earlier goes first.
     pub id: JobId,
 }
 
@@ -25,7 +24,7 @@ impl Rank {
         Self { class: -priority.get(), turn: 0, due: run_at, id }
     }
 
-    /// The rank that a job has by the rules, whatever its row says.
+    /// The rank that a job should have. A row with another one is corrupt.
     pub fn of(job: &Job) -> Self {
         Self::new(job.priority, job.run_at, job.id)
     }

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::limits::MAX_BACKOFF;
 use crate::{LeaseToken, Millis};
 
-/// A retry policy that cannot be.
+/// Why a retry policy is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RetryError {
     /// A time longer than the limit.
@@ -21,13 +21,13 @@ pub enum RetryError {
         /// The longest allowed.
         limit: Millis,
     },
-    /// A factor that would shrink the wait, or one absurdly large.
+    /// A factor below 1 or above 100.
     #[error("retry.factor must be between 1 and 100, not {}.{:03}", given / 1_000, given % 1_000)]
     Factor {
         /// What was given, in thousandths.
         given: u32,
     },
-    /// More jitter than the whole.
+    /// A jitter above 1.
     #[error("retry.jitter must be between 0 and 1, not {}.{:03}", given / 1_000, given % 1_000)]
     Jitter {
         /// What was given, in thousandths.
@@ -60,7 +60,8 @@ impl Strategy {
     }
 }
 
-/// How long a failed job waits for its next attempt: 1 s, doubled each time, up to 1 h, ± 25 %.
+/// The time until the next attempt of a failed job. The default is 1 s, doubled after each further
+/// failure, up to 1 h, ± 25 %.
 ///
 /// ```
 /// use windlass_core::{LeaseToken, Millis, RetryPolicy, Strategy};
@@ -111,7 +112,7 @@ impl RetryPolicy {
         [strategy, factor.into(), self.initial.get(), self.cap.get(), self.jitter.into()]
     }
 
-    /// Reads what [`to_stored`](Self::to_stored) has written; `None` if it cannot have.
+    /// Decodes the form of [`to_stored`](Self::to_stored); `None` if it is not valid.
     pub fn from_stored([strategy, factor, initial, cap, jitter]: [u64; 5]) -> Option<Self> {
         let strategy = match strategy {
             0 => Strategy::Fixed,
@@ -138,12 +139,12 @@ impl RetryPolicy {
         self.cap
     }
 
-    /// Thousandths of the wait by which it is spread to either side.
+    /// Spread of the wait to either side, in thousandths.
     pub fn jitter(&self) -> u32 {
         self.jitter
     }
 
-    /// The wait after the `attempt`-th failed attempt, which held this lease.
+    /// The wait after the failed attempt with this number and lease token.
     pub fn backoff(&self, attempt: u32, token: LeaseToken) -> Millis {
         let base = self.base(attempt.max(1));
         let spread = u64::try_from(u128::from(base) * u128::from(self.jitter) / 1_000);

@@ -1,4 +1,5 @@
-//! Larger texts: payloads and results, kept as they came; excerpts of errors and outputs, cut.
+//! Longer texts: payloads and results, stored unchanged; excerpts of errors and outputs, cut to a
+//! limit.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -7,10 +8,10 @@ use thiserror::Error;
 
 use crate::limits::PAYLOAD_BYTES;
 
-/// A text that cannot be a payload.
+/// Why a text cannot be a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PayloadError {
-    /// More than the limit.
+    /// It exceeds the limit.
     #[error(
         "the payload is {given} bytes long, at most {limit} are allowed; store large data \
              elsewhere and enqueue a reference to it"
@@ -21,17 +22,17 @@ pub enum PayloadError {
         /// How many are allowed.
         limit: usize,
     },
-    /// A NUL character, which JSON does not allow and not every store can keep.
+    /// It contains a NUL character, which JSON does not allow and not every store can keep.
     #[error("the payload holds a NUL character at byte {at}; JSON writes it as \\u0000")]
     Nul {
-        /// Where.
+        /// Its offset in bytes.
         at: usize,
     },
 }
 
-/// JSON text of a payload, a result or a progress note, exactly as it came in.
+/// JSON text of a payload, a result or a progress value, stored unchanged.
 ///
-/// The core never parses it: numbers of any size and the order of keys survive.
+/// Core never parses it: numbers of any size and the order of keys survive.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Payload(Arc<str>);
 
@@ -136,7 +137,8 @@ impl fmt::Debug for Excerpt {
     }
 }
 
-fn without_nul(text: &str) -> Arc<str> {
+/// The text with NUL characters, which not every store can keep, replaced by SUBSTITUTE.
+pub(crate) fn without_nul(text: &str) -> Arc<str> {
     if text.contains('\0') { Arc::from(text.replace('\0', "\u{1a}")) } else { Arc::from(text) }
 }
 

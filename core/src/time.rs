@@ -49,7 +49,7 @@ impl Millis {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// This length, so many times.
+    /// This length multiplied; saturates.
     #[must_use]
     pub const fn times(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))

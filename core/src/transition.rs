@@ -6,12 +6,10 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use thiserror::Error;
-
 use crate::limits::{CLOCK_STEP, ERROR_BYTES};
 use crate::{
-    Delay, Epoch, Excerpt, Gate, Job, LastVerdict, Lease, LeaseLength, Payload, Rank, State,
-    StateName, Wall, WorkerId,
+    Delay, Epoch, Excerpt, Gate, Job, LastVerdict, Lease, LeaseLength, Millis, Payload, Rank,
+    Rejected, StaleReason, State, StateName, Wall, WorkerId,
 };
 
 /// What can happen to a job.
@@ -28,12 +26,17 @@ pub enum Event<'a> {
         /// The verdict.
         verdict: &'a Verdict,
     },
-    /// The holder of a lease is still at it.
+    /// The holder of a lease extends it.
     Heartbeat {
         /// The epoch of the holder's token.
         epoch: Epoch,
         /// A new length for the lease, from now on.
         extend: Option<LeaseLength>,
+        /// How long its holder may keep the lease beyond the timeout of the attempt, to stop it.
+        stop_grace: Millis,
+        /// The instant from which the wall clock is trusted, if it was stepped: an attempt that
+        /// began before it counts its full timeout again from there.
+        trusted_since: Option<Wall>,
     },
     /// Its lease may have run out. One written later than now, by a clock that was set back since,
     /// counts its length from now on.
@@ -41,10 +44,12 @@ pub enum Event<'a> {
         /// The instant from which the wall clock is trusted, if it was stepped: a lease given
         /// before it counts its full length again from there.
         trusted_since: Option<Wall>,
+        /// Whether its holder is known to be dead: then its lease ends now.
+        dead: bool,
     },
-    /// Somebody wants it not to run, or not any more.
+    /// An operator cancels it.
     Cancel,
-    /// Somebody wants a finished one to run again.
+    /// An operator runs a failed or cancelled job again.
     Replay,
 }
 
@@ -70,6 +75,9 @@ pub struct Claim {
     pub worker: WorkerId,
     /// For how long, if not for the job's own visibility timeout.
     pub length: Option<LeaseLength>,
+    /// How long its holder may keep the lease beyond the timeout of the attempt, to stop it: zero
+    /// for a holder that does not stop itself.
+    pub stop_grace: Millis,
     /// Whether the job's queue lets anything start.
     pub gate: Gate,
 }
@@ -79,7 +87,7 @@ pub struct Claim {
 pub enum Verdict {
     /// It ran well.
     Complete {
-        /// What came of it.
+        /// The result of the job, if it returned one.
         result: Option<Payload>,
     },
     /// It failed.
@@ -124,7 +132,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure that another attempt may mend.
+    /// A failure that may be retried.
     ///
     /// ```
     /// use windlass_core::Failure;
@@ -143,7 +151,7 @@ impl Failure {
         }
     }
 
-    /// The same, but no attempt will mend it.
+    /// The same without a retry.
     #[must_use]
     pub fn permanent(mut self) -> Self {
         self.retryable = false;
@@ -231,54 +239,6 @@ pub enum Step {
     Repeated(StateName),
 }
 
-/// Why an event was refused. The job is as it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Rejected {
-    /// The token is not, or no longer, the one the job is held by.
-    #[error(
-        "the lease is lost: the job is {state} at epoch {epoch}; \
-         drop the work, and do not report it again"
-    )]
-    Stale {
-        /// Where the job is.
-        state: StateName,
-        /// The epoch of its latest claim.
-        epoch: Epoch,
-    },
-    /// The event has no meaning in this state.
-    #[error("cannot {event} a job that is {state}")]
-    Illegal {
-        /// What was wanted.
-        event: EventName,
-        /// Where the job is.
-        state: StateName,
-    },
-    /// It is not due yet.
-    #[error("not due before {run_at}")]
-    NotDue {
-        /// When it will be.
-        run_at: Wall,
-    },
-    /// Its queue is paused.
-    #[error("its queue is paused")]
-    QueuePaused,
-    /// As many jobs of its queue run as may.
-    #[error("as many jobs of its queue run as its concurrency allows")]
-    ConcurrencyFull,
-    /// It was run as often as it may be.
-    #[error("all {attempts} attempts are used up")]
-    AttemptsUsedUp {
-        /// How often.
-        attempts: u32,
-    },
-    /// Its lease still runs.
-    #[error("its lease runs until {until}")]
-    NotExpired {
-        /// Until when.
-        until: Wall,
-    },
-}
-
 /// What `event` makes of `job` at `now`.
 ///
 /// ```
@@ -298,8 +258,11 @@ pub fn transition(job: &Job, event: Event<'_>, now: Wall) -> Result<Step, Reject
         Event::FallDue => fall_due(job, now),
         Event::Claim(claim) => self::claim(job, claim, now),
         Event::Settle { epoch, verdict } => settle(job, epoch, verdict, now),
-        Event::Heartbeat { epoch, extend } => heartbeat(job, epoch, extend, now),
-        Event::Expire { trusted_since } => expire(job, trusted_since, now),
+        Event::Heartbeat { epoch, extend, stop_grace, trusted_since } => {
+            let end = attempt_end(job, trusted_since, now).map(|end| end.plus(stop_grace));
+            heartbeat(job, epoch, extend, end, now)
+        }
+        Event::Expire { trusted_since, dead } => expire(job, trusted_since, dead, now),
         Event::Cancel => cancel(job, now),
         Event::Replay => replay(job, now),
     }
@@ -333,7 +296,10 @@ fn claim(job: &Job, claim: &Claim, now: Wall) -> Result<Step, Rejected> {
         Gate::Full => return Err(Rejected::ConcurrencyFull),
     }
     let length = claim.length.unwrap_or(job.visibility_timeout);
-    let lease = Lease { worker: claim.worker.clone(), until: now.plus(length.millis()), length };
+    let latest = job.timeout.map(|timeout| now.plus(timeout.millis()).plus(claim.stop_grace));
+    let until = now.plus(length.millis());
+    let until = latest.map_or(until, |latest| until.min(latest));
+    let lease = Lease { worker: claim.worker.clone(), until, length };
     let mut next = with(job, now, State::Processing(lease));
     next.attempts = job.attempts.saturating_add(1);
     next.epoch = job.epoch.next();
@@ -343,13 +309,11 @@ fn claim(job: &Job, claim: &Claim, now: Wall) -> Result<Step, Rejected> {
 
 fn settle(job: &Job, epoch: Epoch, verdict: &Verdict, now: Wall) -> Result<Step, Rejected> {
     if epoch != job.epoch {
-        return stale(job);
+        return stale(job, epoch);
     }
     if job.lease().is_none() {
-        return match job.state.spent() {
-            Some(spent) if spent.repeats(verdict) => Ok(Step::Repeated(spent.answer())),
-            _ => stale(job),
-        };
+        let repeated = job.state.spent().and_then(|spent| spent.repeated(verdict));
+        return repeated.map_or_else(|| stale(job, epoch), |answer| Ok(Step::Repeated(answer)));
     }
     match verdict {
         Verdict::Complete { .. } => Ok(moved(job, now, State::Done { finished_at: now })),
@@ -394,38 +358,65 @@ fn heartbeat(
     job: &Job,
     epoch: Epoch,
     extend: Option<LeaseLength>,
+    end: Option<Wall>,
     now: Wall,
 ) -> Result<Step, Rejected> {
     match &job.state {
         State::Processing(lease) if epoch == job.epoch => {
+            if end.is_some_and(|end| end <= now) {
+                let (state, epoch) = (StateName::Processing, job.epoch);
+                return Err(Rejected::Stale { reason: StaleReason::TimedOut, state, epoch });
+            }
             let length = extend.unwrap_or(lease.length);
             let until = now.plus(length.millis());
+            let until = end.map_or(until, |end| until.min(end));
+            // A heartbeat that was written late takes nothing of what another has promised; but an
+            // end that a clock wrote which was set back since means nothing.
+            let until = if is_of_the_future(job, now) { until } else { until.max(lease.until) };
             let lease = Lease { until, length, worker: lease.worker.clone() };
             Ok(moved(job, now, State::Processing(lease)))
         }
-        _ => stale(job),
+        _ => stale(job, epoch),
     }
 }
 
-fn expire(job: &Job, trusted_since: Option<Wall>, now: Wall) -> Result<Step, Rejected> {
+/// When the present attempt has run for its timeout. One that began before the wall clock was
+/// stepped, or later than now by a clock that was set back since, has its whole timeout from then.
+fn attempt_end(job: &Job, trusted_since: Option<Wall>, now: Wall) -> Option<Wall> {
+    let began = job.started_at?;
+    let began = trusted_since.map_or(began, |since| began.max(since)).min(now);
+    job.timeout.map(|timeout| began.plus(timeout.millis()))
+}
+
+/// Whether the row was written by a clock that was set back since. A row may be written a moment
+/// late by a clock a moment ahead: that is no step.
+fn is_of_the_future(job: &Job, now: Wall) -> bool {
+    job.updated_at.since(now) > CLOCK_STEP
+}
+
+fn expire(job: &Job, trusted_since: Option<Wall>, dead: bool, now: Wall) -> Result<Step, Rejected> {
     let State::Processing(lease) = &job.state else {
         return illegal(job, EventName::Expire);
     };
-    // A beat may be written a moment late by a clock a moment ahead: that is no step.
-    if job.updated_at.since(now) > CLOCK_STEP {
+    if !dead && is_of_the_future(job, now) {
         let until = now.plus(lease.length.millis());
         let lease = Lease { until, length: lease.length, worker: lease.worker.clone() };
         return Ok(moved(job, now, State::Processing(lease)));
     }
     let held = trusted_since.map(|since| since.plus(lease.length.millis()));
     let until = held.map_or(lease.until, |held| held.max(lease.until));
-    if until > now {
+    if !dead && until > now {
         return Err(Rejected::NotExpired { until });
     }
+    // An attempt that has had its time has failed, whoever runs it, and waits like any that fails.
+    let timed_out = attempt_end(job, trusted_since, now).is_some_and(|end| end <= now);
+    let spent = timed_out.then_some(LastVerdict::TimedOut);
     if job.has_attempts_left() {
-        return Ok(Step::Moved(requeue(job, now, now, None)));
+        let wait =
+            if timed_out { job.retry.backoff(job.attempts, job.token()) } else { Millis::ZERO };
+        return Ok(Step::Moved(requeue(job, now, now.plus(wait), spent)));
     }
-    Ok(moved(job, now, State::Failed { finished_at: now, spent: None }))
+    Ok(moved(job, now, State::Failed { finished_at: now, spent }))
 }
 
 fn cancel(job: &Job, now: Wall) -> Result<Step, Rejected> {
@@ -467,8 +458,9 @@ fn moved(job: &Job, now: Wall, state: State) -> Step {
     Step::Moved(with(job, now, state))
 }
 
-fn stale(job: &Job) -> Result<Step, Rejected> {
-    Err(Rejected::Stale { state: job.state.name(), epoch: job.epoch })
+fn stale(job: &Job, epoch: Epoch) -> Result<Step, Rejected> {
+    let reason = StaleReason::of(job, epoch);
+    Err(Rejected::Stale { reason, state: job.state.name(), epoch: job.epoch })
 }
 
 fn illegal(job: &Job, event: EventName) -> Result<Step, Rejected> {

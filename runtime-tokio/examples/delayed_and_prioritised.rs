@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .workers(1)
         .handler("say", move |text: String, ctx: Context| {
             println!("{text} (attempt {})", ctx.attempt());
-            seen.lock().expect("nobody panics here").push(text.clone());
+            seen.lock().expect("no holder of the lock panics").push(text.clone());
             async move {
                 if text == "flaky" && ctx.attempt() == 1 {
                     return Err(JobError::retry("not yet"));
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for receipt in receipts {
         queue.wait(receipt?.id).await?;
     }
-    let order = order.lock().expect("nobody panics here").clone();
+    let order = order.lock().expect("no holder of the lock panics").clone();
     assert_eq!(order, ["urgent", "usual", "flaky", "once", "flaky", "later"]);
     queue.shutdown(seconds(30)).await;
     Ok(())

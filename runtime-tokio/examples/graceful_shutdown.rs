@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use windlass_runtime_tokio::{Context, JobError, NewJob, Runtime};
+use windlass_runtime_tokio::{Context, NewJob, Runtime};
 use windlass_store_memory::MemoryStore;
 
 #[tokio::main]
@@ -18,10 +18,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             started.send(()).expect("main listens");
             async move {
                 if endless {
-                    // A handler is told, and has a moment to put things in order.
+                    // A handler gets a signal, and has a moment to clean up.
                     let reason = ctx.stopping().await;
-                    println!("job {} was told to stop: {reason:?}", ctx.id());
-                    return Err(JobError::retry("stopped half way"));
+                    println!("job {} has to stop: {reason:?}", ctx.id());
+                    return Err("stopped half way");
                 }
                 Ok(())
             }

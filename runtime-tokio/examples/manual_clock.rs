@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use windlass_runtime_tokio::testing::TestQueue;
-use windlass_runtime_tokio::{Context, JobError, NewJob, Runtime, days};
+use windlass_runtime_tokio::{BoxError, Context, NewJob, Runtime, days};
 use windlass_store_memory::MemoryStore;
 
 #[tokio::main]
@@ -12,9 +12,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         "remind",
         |name: String, ctx: Context| async move {
             // Every reminder enqueues the next one.
-            let next = NewJob::of("remind", &name).map_err(JobError::retry)?.delay(days(7));
-            ctx.queue().enqueue(next).await.map_err(JobError::retry)?;
-            Ok::<(), JobError>(())
+            let next = NewJob::of("remind", &name)?.delay(days(7));
+            ctx.queue().enqueue(next).await?;
+            Ok::<(), BoxError>(())
         },
     );
     let queue = TestQueue::start(builder)?;

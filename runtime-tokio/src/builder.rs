@@ -1,4 +1,5 @@
-//! Putting a runtime together and starting it.
+//! Configures a runtime and starts it: the writer thread, the delivery task, the watchdog and the
+//! workers. Nothing is spawned before [`Builder::start`].
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,26 +12,27 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use windlass_core::machine::{self, Config, Limits, Machine};
-use windlass_core::store::{Retention, Store, Worker, WorkerKind};
+use windlass_core::store::{Instance, Retention, Store, Worker, WorkerKind};
 use windlass_core::{Demand, Kind, Kinds, Millis, Policy, ProcessId, QueueName, Queues, WorkerId};
 
 use crate::clock::{Clock, SystemClock};
 use crate::handler::{Handler, Handlers};
+use crate::lease_timer::LeaseTimer;
 use crate::metrics::{TaskFigures, WriterFigures};
 use crate::new_job::millis;
 use crate::queue::Queue;
 use crate::reads::Readers;
-use crate::shared::{ClockWaker, Pulse, Shared, Tickets};
+use crate::shared::{ClockWaker, NewsWaker, Shared, StoreCallTimer, Tickets};
 use crate::sync::{Mailbox, Mutex, Outbox, Slots, Weight};
 use crate::watch::{Events, Watchers};
-use crate::{Context, IntoVerdict, StartError, deliver, pool, supervise, writer};
+use crate::{Context, IntoVerdict, StartError, deliver, lease_timer, pool, supervise, writer};
 
-/// The library's entrance: see [`Runtime::builder`].
+/// The entry point of the library: see [`Runtime::builder`].
 #[derive(Debug)]
 pub struct Runtime;
 
 impl Runtime {
-    /// Begins to put together a runtime on this store.
+    /// Configures a runtime on this store, which it takes over.
     pub fn builder<S>(store: S) -> Builder<S>
     where
         S: Store + Send + 'static,
@@ -40,7 +42,7 @@ impl Runtime {
     }
 }
 
-/// A runtime that is being put together. Nothing runs before [`start`](Builder::start).
+/// The settings of a runtime. Nothing runs before [`start`](Builder::start).
 #[derive(Debug)]
 #[must_use = "nothing runs before `start`"]
 pub struct Builder<S> {
@@ -57,18 +59,19 @@ pub struct Builder<S> {
     alone: bool,
     stop_grace: Millis,
     force_grace: Millis,
-    patience: Millis,
+    store_timeout: Millis,
     event_buffer: usize,
     host: String,
+    instance: Option<Instance>,
     worker_kind: WorkerKind,
     pub(crate) journal: bool,
 }
 
-/// How many workers there are, unless somebody says otherwise.
-const WORKERS: usize = 16;
+/// Workers of a runtime that has handlers and does not set their number.
+const DEFAULT_WORKERS: usize = 16;
 
-/// Bytes of payloads that may wait for their commit, unless it is said otherwise.
-const WAITING_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes of payloads that may wait in the mailbox.
+const MAILBOX_BYTES: usize = 64 * 1024 * 1024;
 
 impl<S> Builder<S>
 where
@@ -85,23 +88,24 @@ where
             clock: Arc::new(SystemClock),
             policy: Policy::default(),
             retention: Retention::default(),
-            room: Weight { items: limits.batch, bytes: WAITING_BYTES },
+            room: Weight { items: limits.batch, bytes: MAILBOX_BYTES },
             limits,
             presence: None,
             alone: false,
             stop_grace: Millis::seconds(1),
             force_grace: Millis::new(500),
-            patience: Millis::seconds(10),
+            store_timeout: Millis::seconds(10),
             event_buffer: 4_096,
             host: "local".into(),
+            instance: None,
             worker_kind: WorkerKind::Local,
             journal: false,
         }
     }
 
-    /// Runs jobs of this kind with this function. Its payload is decoded by serde; a job whose
-    /// payload cannot be decoded fails for good, and says where. Kinds without a handler are left
-    /// to others.
+    /// Runs jobs of this kind with this function. The payload is decoded by serde; a job whose
+    /// payload cannot be decoded fails without a retry, and its error names the field. Jobs of
+    /// kinds without a handler are not claimed by this process.
     pub fn handler<T, F, Fut>(mut self, kind: &str, run: F) -> Self
     where
         T: DeserializeOwned,
@@ -112,9 +116,9 @@ where
         self
     }
 
-    /// The same for a function that blocks its thread. It runs on a thread for blocking work. It is
-    /// told to stop like any other, but nothing can end it if it does not listen: its worker waits
-    /// for it.
+    /// Like [`handler`](Builder::handler), for a function that blocks its thread. It runs on a
+    /// thread of tokio's blocking pool. It cannot be dropped when it is asked to stop: it must
+    /// check [`Context::is_stopping`] and return, and its worker is occupied until it does.
     pub fn blocking_handler<T, F, R>(mut self, kind: &str, run: F) -> Self
     where
         T: DeserializeOwned,
@@ -125,102 +129,114 @@ where
         self
     }
 
-    /// How many jobs run at once; 16 if not set. Without handlers there are no workers.
+    /// Maximum number of jobs that run at the same time in this process; 16 by default. A runtime
+    /// without handlers has no workers.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// Runs jobs of these queues only.
+    /// Runs jobs of these queues only; of all queues by default.
     pub fn queues<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.queues = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// What time it is; the system's clock if not set.
+    /// The source of time; [`SystemClock`] by default.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// What holds for jobs that do not say, in queues that do not say either.
+    /// Retries, timeouts and lease length of jobs that do not set them, in queues that do not set
+    /// them either.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// How long finished jobs are kept; forever if not set.
+    /// How long finished jobs are kept before they are purged.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// What may pile up before callers are refused.
+    /// Limits on requests, polls and batches. A request beyond them is refused.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How many jobs may stand in the mailbox before callers wait, or are refused; 10 000 if not
-    /// set.
+    /// Maximum number of jobs that wait in the mailbox for a commit; 10 000 by default. Beyond it
+    /// [`Queue::enqueue`] waits and [`Queue::try_enqueue`] is refused.
     pub fn mailbox(mut self, jobs: usize) -> Self {
         self.room.items = jobs.max(1);
         self
     }
 
-    /// Has this process noted in the store as a worker, seen again so often.
+    /// Lists this process in the store as a worker, and updates `last_seen` with this period. Not
+    /// listed by default.
     pub fn presence(mut self, every: Duration) -> Self {
         self.presence = Some(Millis::new(millis(every)));
         self
     }
 
-    /// What this process is noted as; the pool of a server or program if not set.
+    /// The kind of worker under which this process is listed; [`WorkerKind::Local`] by default.
     pub fn worker_kind(mut self, kind: WorkerKind) -> Self {
         self.worker_kind = kind;
         self
     }
 
-    /// The name of this machine, shown with the worker.
+    /// The host name under which this process is listed; `local` by default.
     pub fn host(mut self, host: &str) -> Self {
         self.host = host.into();
         self
     }
 
-    /// No other process writes to this store, so nobody looks whether one has: an idle runtime
-    /// then never wakes up.
+    /// Which of all processes of its machine this one is: others there then know when it has died,
+    /// and call [`end_worker`](Queue::end_worker).
+    pub fn instance(mut self, instance: Option<Instance>) -> Self {
+        self.instance = instance;
+        self
+    }
+
+    /// Declares that no other process writes to this store, so the store is not checked for
+    /// changes by others, and an idle runtime never wakes up.
     pub fn alone(mut self) -> Self {
         self.alone = true;
         self
     }
 
-    /// How long a handler that was told to stop has to return before it is dropped; one second if
-    /// not set.
+    /// How long a handler that is asked to stop may take to return before it is dropped; one
+    /// second by default. On shutdown handlers are asked this long before the deadline.
     pub fn stop_grace(mut self, grace: Duration) -> Self {
         self.stop_grace = Millis::new(millis(grace));
         self
     }
 
-    /// How long handlers have to end after the deadline of a shutdown; half a second if not set.
+    /// How long recording the end of handlers may take after the deadline of a shutdown; 500 ms by
+    /// default.
     pub fn force_grace(mut self, grace: Duration) -> Self {
         self.force_grace = Millis::new(millis(grace));
         self
     }
 
-    /// How long a call of the store may take before it is taken to be stuck; ten seconds if not
-    /// set.
-    pub fn store_patience(mut self, patience: Duration) -> Self {
-        self.patience = Millis::new(millis(patience));
+    /// How long a call of the store may take before health is [`Stuck`](crate::Health::Stuck) and
+    /// requests are refused; ten seconds by default. The call itself is not interrupted.
+    pub fn store_timeout(mut self, timeout: Duration) -> Self {
+        self.store_timeout = Millis::new(millis(timeout));
         self
     }
 
-    /// How many events a stream keeps for a reader that is slow; 4096 if not set.
+    /// Number of events that an [`EventStream`](crate::EventStream) buffers for a slow reader;
+    /// 4096 by default.
     pub fn event_buffer(mut self, events: usize) -> Self {
         self.event_buffer = events;
         self
     }
 
-    /// Starts: from here on jobs are taken and run. It must be called inside a tokio runtime whose
-    /// timers are on.
+    /// Starts the runtime: it accepts and runs jobs from now on. Must be called inside a tokio
+    /// runtime with timers enabled.
     ///
     /// ```
     /// use std::time::Duration;
@@ -247,7 +263,11 @@ where
         let handlers = self.named_handlers()?;
         let config = self.config(&handlers)?;
         let (shared, slots) = (self.shared(&config, !handlers.is_empty())?, config.worker.slots);
-        shared.clock.tell(Waker::from(Arc::new(ClockWaker(Arc::downgrade(&shared)))));
+        shared.clock.notify(Waker::from(Arc::new(ClockWaker(Arc::downgrade(&shared)))));
+        if config.change_check.is_some() {
+            let waker = NewsWaker(Arc::downgrade(&shared));
+            self.store.wake_on_news(Waker::from(Arc::new(waker)));
+        }
         let machine = Machine::new(config);
         let (store, of_writer) = (self.store, Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("windlass-writer".into());
@@ -256,8 +276,9 @@ where
         let handlers = Arc::new(handlers);
         tokio.spawn(deliver::deliver(Arc::clone(&shared), Arc::clone(&handlers)));
         tokio.spawn(supervise::watch(Arc::clone(&shared)));
+        tokio.spawn(lease_timer::watch(Arc::clone(&shared)));
         for worker in 0..slots {
-            tokio.spawn(pool::keep_working(Arc::clone(&shared), Arc::clone(&handlers), worker));
+            tokio.spawn(pool::run_worker(Arc::clone(&shared), Arc::clone(&handlers), worker));
         }
         Ok(Queue::of(&shared))
     }
@@ -278,10 +299,10 @@ where
     }
 
     fn config(&self, handlers: &Handlers) -> Result<Config, StartError> {
-        let default = if handlers.is_empty() { 0 } else { WORKERS };
+        let default = if handlers.is_empty() { 0 } else { DEFAULT_WORKERS };
         let slots = self.workers.unwrap_or(default);
         if (slots == 0) != handlers.is_empty() {
-            return Err(StartError::Unmanned { handlers: handlers.len(), workers: slots });
+            return Err(StartError::WorkerCount { handlers: handlers.len(), workers: slots });
         }
         let boot = boot_id()?;
         let id = format!("w-{boot:016x}");
@@ -293,6 +314,7 @@ where
         let kinds = Kinds::only(handlers.keys().cloned().collect());
         let worker = Worker {
             pid: Some(std::process::id()),
+            instance: self.instance.clone(),
             demand: Demand { queues: self.demanded()?, kinds },
             ..Worker::new(id, &self.host, self.worker_kind)
         };
@@ -301,6 +323,7 @@ where
         config.retention = self.retention;
         config.presence = self.presence;
         config.change_check = self.store.change_check().filter(|_| !self.alone);
+        config.stop_grace = self.stop_grace;
         config.force_grace = self.force_grace;
         config.limits = self.limits;
         Ok(config)
@@ -319,7 +342,7 @@ where
         Ok(Queues::only(names?))
     }
 
-    fn shared(&self, config: &Config, manned: bool) -> Result<Arc<Shared>, StartError> {
+    fn shared(&self, config: &Config, has_handlers: bool) -> Result<Arc<Shared>, StartError> {
         let workers = config.worker.slots;
         let figures = WriterFigures { workers, ..WriterFigures::default() };
         Ok(Arc::new(Shared {
@@ -329,23 +352,26 @@ where
             tickets: Mutex::new(Tickets::default()),
             attempts: Mutex::new(BTreeMap::new()),
             clock: Arc::clone(&self.clock),
-            readers: Readers::new(&self.store)?,
+            readers: Arc::new(Readers::new(&self.store)?),
             watchers: Watchers::default(),
             events: Events::new(self.event_buffer),
-            untold: AtomicUsize::new(0),
+            undelivered_changes: AtomicUsize::new(0),
             durability: self.store.durability(),
             worker: config.worker.id.clone(),
-            manned,
+            has_handlers,
             workers: AtomicUsize::new(workers),
             stop_asked: watch::Sender::new(false),
+            drain: watch::Sender::new(None),
+            lease_timer: LeaseTimer::default(),
             stop_grace: self.stop_grace,
             force_grace: self.force_grace,
-            patience: self.patience,
+            store_timeout: self.store_timeout,
             handles: AtomicUsize::new(0),
             abandoned: AtomicBool::new(false),
-            pulse: Pulse::default(),
+            store_call: StoreCallTimer::default(),
             health: Mutex::new(machine::Health::Good),
             died: OnceLock::new(),
+            hinted: AtomicBool::new(false),
             lost: watch::Sender::new(None),
             ended: watch::Sender::new(None),
             writer_figures: Mutex::new(figures),
@@ -355,7 +381,7 @@ where
     }
 }
 
-/// A number that no other boot of any process has.
+/// A random number that identifies this start of this process.
 fn boot_id() -> Result<u64, StartError> {
     getrandom::u64().map_err(|error| StartError::System(error.to_string()))
 }

@@ -1,7 +1,7 @@
-//! Clocks: what time it is, and how to wait for another.
+//! Clocks: the system's, and one that tests move by hand.
 //!
-//! Everything that waits in this crate waits by a [`Clock`], so that a [`ManualClock`] brings
-//! three days in no time. The rules about time live in core; this file only reads and waits.
+//! Everything in this crate that waits uses a [`Clock`], so a test can advance three days at once
+//! with a [`ManualClock`]. The rules about time are in core; this file reads clocks and sleeps.
 
 use std::fmt;
 use std::future::Future;
@@ -14,32 +14,32 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::sync::watch;
 use windlass_core::{Millis, Mono, Now, Wall};
 
-/// A future that ends when an instant has come.
+/// A future that is ready at a given instant.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What time it is, and how to wait.
+/// A source of time, and a way to sleep by it.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// Both clocks, read together. The monotonic part never goes back.
+    /// The wall clock and the monotonic clock, read together. The monotonic part never goes back.
     fn now(&self) -> Now;
 
-    /// Microseconds of the monotonic clock, to measure how long something took.
+    /// The monotonic clock in microseconds, for measuring durations.
     fn micros(&self) -> u64;
 
-    /// How long a thread has to wait until `at`; `None` if no waiting will bring it, because
-    /// somebody moves this clock by hand and [tells](Clock::tell) when.
+    /// How long a thread has to wait until `at`. `None` if the clock is moved by hand: the thread
+    /// is then woken through [`notify`](Clock::notify).
     fn wait(&self, at: Mono) -> Option<Duration>;
 
-    /// Ends when `at` has come.
+    /// Sleeps until `at`.
     fn sleep(&self, at: Mono) -> Sleep;
 
-    /// Has this waker called whenever the clock was moved by hand.
-    fn tell(&self, waker: Waker) {
+    /// Registers a waker to be called each time the clock is moved by hand.
+    fn notify(&self, waker: Waker) {
         drop(waker);
     }
 }
 
-/// The clocks of the machine. The monotonic one goes on while the machine is suspended, where the
-/// system has such a clock, so that a lease does not outlive a closed lid.
+/// The clocks of the operating system. On Linux the monotonic clock includes time in suspend, so
+/// that a lease expires while the machine sleeps.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -61,7 +61,7 @@ impl Clock for SystemClock {
     }
 
     fn wait(&self, at: Mono) -> Option<Duration> {
-        // The clock counts whole milliseconds: one more, so as not to wake just before.
+        // The clock has a resolution of 1 ms: add one, so as not to wake just before `at`.
         let left = at.since(self.now().mono);
         Some(Duration::from_millis(left.get()).saturating_add(Duration::from_millis(1)))
     }
@@ -77,16 +77,16 @@ impl Clock for SystemClock {
     }
 }
 
-/// A timer of tokio does not run while the machine is suspended: look again now and then.
+/// Timers of tokio stop while the machine is suspended: read the clock again after this time.
 const LONGEST_SLEEP: Duration = Duration::from_mins(1);
 
 fn millis(time: Timespec) -> i64 {
     time.tv_sec.saturating_mul(1_000).saturating_add(time.tv_nsec / 1_000_000)
 }
 
-/// A clock that stands still until it is moved: for tests of what happens "in three days".
+/// A clock that changes only when a test moves it.
 ///
-/// Clones share one time. Whoever waits by this clock is woken when it is moved.
+/// Clones share one time. Moving the clock wakes everything that sleeps by it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -105,7 +105,7 @@ pub struct ManualClock {
 #[derive(Debug)]
 struct Shared {
     now: watch::Sender<Now>,
-    told: Mutex<Vec<Waker>>,
+    wakers: Mutex<Vec<Waker>>,
 }
 
 impl ManualClock {
@@ -117,31 +117,31 @@ impl ManualClock {
     /// A clock that starts at this instant.
     pub fn starting_at(wall: Wall) -> Self {
         let now = watch::Sender::new(Now::new(wall, Mono::new(1)));
-        Self { shared: Arc::new(Shared { now, told: Mutex::new(Vec::new()) }) }
+        Self { shared: Arc::new(Shared { now, wakers: Mutex::new(Vec::new()) }) }
     }
 
-    /// Lets this much time pass, and wakes everybody who waits by this clock.
+    /// Moves both clocks forward, and wakes everything that sleeps by this clock.
     ///
-    /// It returns at once; to wait for what comes of it, see
+    /// It returns at once; to also wait until what fell due has run, use
     /// [`TestQueue::advance`](crate::testing::TestQueue::advance).
     pub fn advance(&self, time: Duration) {
         let by = Millis::new(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         self.change(|now| *now = Now::new(now.wall.plus(by), now.mono.plus(by)));
     }
 
-    /// Sets the wall clock, as an operator or a time server would. No time passes.
+    /// Steps the wall clock, as an operator or a time server would. The monotonic clock stays.
     pub fn set_wall(&self, wall: Wall) {
         self.change(|now| now.wall = wall);
     }
 
     fn change(&self, change: impl FnOnce(&mut Now)) {
         self.shared.now.send_modify(change);
-        let told = self.told().clone();
-        told.into_iter().for_each(Waker::wake);
+        let wakers = self.wakers().clone();
+        wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn told(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.shared.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wakers(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.shared.wakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -167,15 +167,15 @@ impl Clock for ManualClock {
     fn sleep(&self, at: Mono) -> Sleep {
         let mut now = self.shared.now.subscribe();
         Box::pin(async move {
-            // An error means that the clock is gone, and time with it.
+            // An error means that the clock was dropped: the instant never comes.
             if now.wait_for(|now| now.mono >= at).await.is_err() {
                 std::future::pending::<()>().await;
             }
         })
     }
 
-    fn tell(&self, waker: Waker) {
-        self.told().push(waker);
+    fn notify(&self, waker: Waker) {
+        self.wakers().push(waker);
     }
 }
 

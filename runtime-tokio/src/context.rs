@@ -1,7 +1,8 @@
-//! What a handler knows about its attempt, and how it is told to stop.
+//! One attempt at a job: what its handler can see of it, the stop signal, and the report of its
+//! end, which is sent exactly once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -15,15 +16,16 @@ use crate::queue::Queue;
 use crate::shared::Shared;
 use crate::{InvalidJob, ReportError};
 
-/// What a handler is given beside its payload. Clones are about the same attempt.
+/// The second argument of a handler: its job, the stop signal, progress and heartbeats. Clones
+/// refer to the same attempt.
 ///
 /// ```
-/// use windlass_runtime_tokio::{Context, JobError};
+/// use windlass_runtime_tokio::{BoxError, Context};
 ///
-/// async fn import(rows: Vec<String>, ctx: Context) -> Result<usize, JobError> {
+/// async fn import(rows: Vec<String>, ctx: Context) -> Result<usize, BoxError> {
 ///     for (at, row) in rows.iter().enumerate() {
 ///         if ctx.is_stopping() {
-///             return Err(JobError::retry("stopped half way")); // given back if we shut down
+///             return Err("stopped half way".into()); // not charged on shutdown
 ///         }
 ///         // `(ctx.id(), ctx.epoch())` fences writes to a database of your own.
 ///         println!("{}.{}: {row}", ctx.id(), ctx.epoch());
@@ -37,46 +39,70 @@ pub struct Context {
     attempt: Arc<Attempt>,
 }
 
-/// One attempt, as this process knows it.
+/// One attempt that runs in this process.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) job: Job,
     pub(crate) payload: Payload,
     pub(crate) shared: Arc<Shared>,
-    /// When it is stopped for having run too long.
+    /// When the attempt times out; `None` if the job has no timeout.
     deadline: Option<Mono>,
+    /// When it is stopped unless its lease is extended, in milliseconds.
+    stop_at: AtomicU64,
     stop: Stop,
 }
 
-/// Whether an attempt was told to stop, and why.
+/// The stop signal of an attempt.
 #[derive(Debug, Default)]
 struct Stop {
+    /// One more than the index into [`REASONS`]; zero before the signal.
     reason: AtomicU8,
-    told: Notify,
+    requested: Notify,
 }
 
-/// The reasons, in the order of their codes; zero is none.
 const REASONS: [StopReason; 4] =
     [StopReason::Cancelled, StopReason::LeaseLost, StopReason::TimedOut, StopReason::Shutdown];
 
 impl Attempt {
-    pub(crate) fn new(job: Job, payload: Payload, shared: Arc<Shared>) -> Self {
-        // Most have none, and need not look at the clock.
+    pub(crate) fn new(job: Job, payload: Payload, stop_at: Mono, shared: Arc<Shared>) -> Self {
         let deadline = job.timeout.map(|timeout| shared.clock.now().mono.plus(timeout.millis()));
-        Self { job, payload, shared, deadline, stop: Stop::default() }
+        let stop_at = AtomicU64::new(stop_at.get());
+        Self { job, payload, shared, deadline, stop_at, stop: Stop::default() }
+    }
+
+    /// Its lease was extended: it need not stop before this.
+    pub(crate) fn extended(&self, stop_at: Mono) {
+        self.stop_at.fetch_max(stop_at.get(), Ordering::AcqRel);
+    }
+
+    /// When it must stop by itself, as far as is known now.
+    pub(crate) fn must_stop_at(&self) -> Mono {
+        let lease = Mono::new(self.stop_at.load(Ordering::Acquire));
+        self.deadline.map_or(lease, |deadline| deadline.min(lease))
+    }
+
+    /// Tells it to stop if it must by now; says when it must, otherwise.
+    pub(crate) fn check(&self, now: Mono) -> Option<Mono> {
+        let stop_at = self.must_stop_at();
+        if self.stop_reason().is_some() || stop_at > now {
+            return Some(stop_at).filter(|_| self.stop_reason().is_none());
+        }
+        let timed_out = self.deadline.is_some_and(|deadline| deadline <= now);
+        self.stop(if timed_out { StopReason::TimedOut } else { StopReason::LeaseLost });
+        None
     }
 
     pub(crate) fn token(&self) -> LeaseToken {
         self.job.token()
     }
 
-    /// Tells it to stop. The first reason counts.
+    /// Signals the handler to stop. Only the first reason is kept.
     pub(crate) fn stop(&self, reason: StopReason) {
         let code = REASONS.iter().position(|one| *one == reason).map_or(1, |at| at + 1);
         let code = u8::try_from(code).unwrap_or(1);
         let first = self.stop.reason.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire);
         if first.is_ok() {
-            self.stop.told.notify_waiters();
+            self.stop.requested.notify_waiters();
         }
     }
 
@@ -85,29 +111,34 @@ impl Attempt {
         REASONS.get(code.checked_sub(1)?).copied()
     }
 
-    /// Ends when it is told to stop.
+    /// Waits for the stop signal.
     pub(crate) async fn stopping(&self) -> StopReason {
         loop {
-            let told = self.stop.told.notified();
+            let requested = self.stop.requested.notified();
             if let Some(reason) = self.stop_reason() {
                 return reason;
             }
-            told.await;
+            requested.await;
         }
     }
 
-    /// The length of its lease as it was claimed.
+    /// The length of the lease at the time of the claim.
     pub(crate) fn lease_length(&self) -> LeaseLength {
         self.job.lease().map_or(self.job.visibility_timeout, |lease| lease.length)
     }
 
-    /// How long its handler has to end once it was told to stop, before it is dropped.
+    /// How long the handler may take to return after the stop signal, before it is dropped.
     pub(crate) fn grace(&self, reason: StopReason) -> Millis {
         let grace = self.shared.stop_grace;
         match reason {
             StopReason::LeaseLost => grace.min(self.lease_length().time_to_end()),
-            // The machine waits for as long as it was told, and leaves what has not ended.
-            StopReason::Shutdown => grace.min(self.shared.force_grace.part(2)),
+            // It is dropped at the deadline of the shutdown. The machine waits a moment longer, for
+            // what is recorded then, and for what was told to stop only at the deadline.
+            StopReason::Shutdown => {
+                let now = self.shared.clock.now().mono;
+                let deadline = self.shared.drain.borrow().unwrap_or(now);
+                grace.min(deadline.since(now).max(self.shared.force_grace.part(2)))
+            }
             StopReason::Cancelled | StopReason::TimedOut => grace,
         }
     }
@@ -118,19 +149,19 @@ impl Context {
         Self { attempt }
     }
 
-    /// The job.
+    /// The id of the job.
     pub fn id(&self) -> JobId {
         self.attempt.job.id
     }
 
-    /// The fencing token of this attempt: greater than that of every earlier attempt of this job.
-    /// A sink of your own that remembers the greatest epoch it has seen for a job can refuse
-    /// writes of an attempt that has been overtaken.
+    /// The fencing token of this attempt: greater than that of every earlier attempt at this job.
+    /// A database that stores the greatest epoch seen per job can refuse the writes of an attempt
+    /// whose lease was lost.
     pub fn epoch(&self) -> Epoch {
         self.attempt.job.epoch
     }
 
-    /// Which attempt this is, counted from one.
+    /// The number of this attempt, from one. It starts again at one after a replay.
     pub fn attempt(&self) -> u32 {
         self.attempt.job.attempts
     }
@@ -145,37 +176,51 @@ impl Context {
         &self.attempt.payload
     }
 
-    /// How long this attempt may still run; `None` if it may run as long as it likes.
+    /// Time left before this attempt times out; `None` if the job has no timeout.
     pub fn time_left(&self) -> Option<Duration> {
         let now = self.attempt.shared.clock.now().mono;
         self.attempt.deadline.map(|at| Duration::from_millis(at.since(now).get()))
     }
 
-    /// Why this attempt is to stop, if it is.
+    /// The reason of the stop signal; `None` before it.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.attempt.stop_reason()
     }
 
-    /// Whether this attempt is to stop: its job was cancelled, ran too long or lost its lease, or
-    /// the runtime shuts down. A handler that does not return soon is dropped where it awaits; one
-    /// that blocks its thread cannot be.
+    /// Whether the handler should stop: the job was cancelled, timed out or lost its lease, or the
+    /// runtime shuts down. An async handler that does not return within
+    /// [`stop_grace`](Context::stop_grace) is dropped at its next `await`; a blocking one cannot
+    /// be.
     pub fn is_stopping(&self) -> bool {
         self.stop_reason().is_some()
     }
 
-    /// How long a handler that is told to stop for this reason has to return, from when it is
-    /// told, before it is dropped where it awaits.
+    /// Whether the runtime shuts down. Nothing is asked of this attempt yet: it may end by itself,
+    /// and is told to stop one [grace](crate::Builder::stop_grace) before the deadline.
+    pub fn is_draining(&self) -> bool {
+        self.attempt.shared.drain.borrow().is_some()
+    }
+
+    /// Ends when the runtime begins to shut down.
+    pub async fn draining(&self) {
+        let mut drain = self.attempt.shared.drain.subscribe();
+        // The sender lives in the same place as the attempt: it is not dropped before.
+        let _ = drain.wait_for(Option::is_some).await;
+    }
+
+    /// How long a handler may take to return after a stop signal with this reason, before it is
+    /// dropped.
     pub fn stop_grace(&self, reason: StopReason) -> Duration {
         Duration::from_millis(self.attempt.grace(reason).get())
     }
 
-    /// Ends when this attempt is to stop, and says why.
+    /// Waits for the stop signal, and returns its reason.
     pub async fn stopping(&self) -> StopReason {
         self.attempt.stopping().await
     }
 
-    /// Notes how far this attempt is, for those who look at the job. It returns at once; if notes
-    /// come faster than they can be written, some are left out.
+    /// Stores the progress of this attempt, shown with the job. It returns at once. Values that
+    /// come faster than they can be written are dropped.
     pub fn progress<T: Serialize + ?Sized>(&self, progress: &T) -> Result<(), InvalidJob> {
         let json = serde_json::to_string(progress);
         let json = json.map_err(|error| InvalidJob::Json(error.to_string()))?;
@@ -184,14 +229,13 @@ impl Context {
         Ok(())
     }
 
-    /// Extends the lease now, and proves that it is still ours: the last check before something
-    /// that cannot be undone. Leases are extended without this, too, for as long as a handler
-    /// runs.
+    /// Extends the lease now, and fails if it was lost: a check before a step that cannot be
+    /// undone. The runtime extends the leases of running handlers by itself as well.
     pub async fn heartbeat(&self) -> Result<LeaseExtended, ReportError> {
         self.beat(None).await
     }
 
-    /// The same, and sets the length of the lease from now on.
+    /// Like [`heartbeat`](Context::heartbeat), and sets the length of the lease from now on.
     pub async fn heartbeat_for(&self, length: Duration) -> Result<LeaseExtended, ReportError> {
         let length = LeaseLength::new(millis(length));
         self.beat(Some(length.unwrap_or(LeaseLength::MAX))).await
@@ -202,43 +246,54 @@ impl Context {
         self.queue().heartbeat(beat).await
     }
 
-    /// The queue this job came from: to enqueue what follows from it.
+    /// A handle of the runtime, for example to enqueue further jobs.
     pub fn queue(&self) -> Queue {
         Queue::of(&self.attempt.shared)
     }
 }
 
-/// An attempt that must be reported, whatever becomes of whoever runs it.
+/// An attempt whose end is reported exactly once: by `report`, or as stopped when it is dropped.
 #[derive(Debug)]
 pub(crate) struct RunningJob {
     attempt: Arc<Attempt>,
-    open: bool,
+    reported: bool,
 }
 
 impl RunningJob {
     pub(crate) fn new(attempt: Arc<Attempt>) -> Self {
-        Self { attempt, open: true }
+        Self { attempt, reported: false }
     }
 
     pub(crate) fn attempt(&self) -> &Arc<Attempt> {
         &self.attempt
     }
 
-    /// Reports a verdict, or that the attempt was stopped without one.
+    /// Reports that the attempt never began.
+    pub(crate) fn unbegun(mut self) {
+        self.reported = true;
+        self.give_back();
+    }
+
+    fn give_back(&self) {
+        let token = self.attempt.token();
+        self.attempt.shared.input(Input::Stopped { token, reason: None });
+    }
+
+    /// Reports a verdict; `None` if the attempt was stopped without one.
     pub(crate) fn report(mut self, verdict: Option<Verdict>) {
-        self.open = false;
+        self.reported = true;
         let token = self.attempt.token();
         self.attempt.shared.input(match verdict {
             Some(verdict) => Input::Report { token, verdict },
-            None => Input::Stopped { token },
+            None => Input::Stopped { token, reason: self.attempt.stop_reason() },
         });
     }
 }
 
 impl Drop for RunningJob {
     fn drop(&mut self) {
-        if self.open {
-            self.attempt.shared.input(Input::Stopped { token: self.attempt.token() });
+        if !self.reported {
+            self.give_back();
         }
     }
 }

@@ -1,15 +1,17 @@
-//! The delivery task: it takes what the writer hands out and wakes whom it concerns, from inside
-//! the runtime, where waking is cheap.
+//! The delivery task: takes the writer's output and passes it to callers, workers and watchers.
+//! It runs inside the tokio runtime, where waking another task is cheaper than from the writer
+//! thread.
 
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use windlass_core::machine::{Input, Run};
+use windlass_core::{LeaseToken, Mono};
 
 use crate::context::{Attempt, RunningJob};
 use crate::handler::Handlers;
-use crate::lifecycle::AT_ONCE;
+use crate::lifecycle::STOP_NOW;
 use crate::pool;
 use crate::shared::{Mail, Out, Response, Shared};
 use crate::sync::lock;
@@ -22,21 +24,21 @@ pub(crate) async fn deliver(shared: Arc<Shared>, handlers: Arc<Handlers>) {
     while poll_fn(|cx| shared.outbox.poll_take(cx, &mut batch)).await {
         for out in batch.drain(..) {
             if let Out::Slots(workers) = out {
-                // Those that leave must not leave before what was claimed for them is in line.
-                shared.put_in_line(&mut runs);
+                // A worker may leave only once the runs claimed for it are queued.
+                shared.queue_runs(&mut runs);
                 pool::resize(shared, &handlers, workers);
             } else {
                 shared.deliver_one(out, &mut runs);
             }
         }
-        shared.put_in_line(&mut runs);
+        shared.queue_runs(&mut runs);
     }
 }
 
 impl Shared {
-    fn put_in_line(&self, runs: &mut Vec<RunningJob>) {
+    fn queue_runs(&self, runs: &mut Vec<RunningJob>) {
         if !runs.is_empty() && !self.slots.put(runs) {
-            // Nobody works any more: what is dropped here is given back.
+            // The workers are gone: dropping the runs gives the jobs back.
             runs.clear();
         }
     }
@@ -44,15 +46,19 @@ impl Shared {
     fn deliver_one(self: &Arc<Self>, out: Out, runs: &mut Vec<RunningJob>) {
         match out {
             Out::Answer(ticket, answer) => self.answer(&ticket, Response::Answer(answer)),
-            Out::Run(run) => runs.push(self.begin(run)),
+            Out::Run(run, stop_at) => runs.push(self.start_attempt(run, stop_at)),
+            Out::Extended(token, stop_at) => {
+                if let Some(attempt) = self.attempt(token) {
+                    attempt.extended(stop_at);
+                }
+            }
             Out::Stop(token, reason) => {
-                let attempt = lock(&self.attempts).get(&token).and_then(Weak::upgrade);
-                if let Some(attempt) = attempt {
+                if let Some(attempt) = self.attempt(token) {
                     attempt.stop(reason);
                 }
             }
             Out::Changed(jobs, queues) => {
-                self.untold.fetch_sub(jobs.len(), Ordering::Relaxed);
+                self.undelivered_changes.fetch_sub(jobs.len(), Ordering::Relaxed);
                 self.watchers.changed(&jobs);
                 self.events.changed(jobs, queues);
             }
@@ -65,21 +71,28 @@ impl Shared {
         }
     }
 
-    /// Makes an attempt of a claimed job, which can be stopped from now on.
-    fn begin(self: &Arc<Self>, run: Run) -> RunningJob {
-        let attempt = Arc::new(Attempt::new(run.job, run.payload, Arc::clone(self)));
+    /// The attempt with this token, if it was handed to a worker and has not ended.
+    pub(crate) fn attempt(&self, token: LeaseToken) -> Option<Arc<Attempt>> {
+        lock(&self.attempts).get(&token).and_then(Weak::upgrade)
+    }
+
+    /// Registers a claimed job as an attempt, which can be stopped from now on.
+    fn start_attempt(self: &Arc<Self>, run: Run, stop_at: Mono) -> RunningJob {
+        let attempt = Arc::new(Attempt::new(run.job, run.payload, stop_at, Arc::clone(self)));
         let mut attempts = lock(&self.attempts);
-        // Attempts that have ended are swept out when they are the greater part.
+        // Remove ended attempts once they are more than half of the map.
         if attempts.len() > 2 * self.workers.load(Ordering::Relaxed) {
             attempts.retain(|_, attempt| attempt.strong_count() > 0);
         }
         attempts.insert(attempt.token(), Arc::downgrade(&attempt));
         drop(attempts);
+        self.lease_timer.plan(attempt.must_stop_at());
         RunningJob::new(attempt)
     }
 }
 
-/// What happens when the task ends: by itself, or because its runtime is dropped.
+/// Cleans up when the task ends: after the writer has finished, or because the tokio runtime is
+/// dropped.
 struct Leave {
     shared: Arc<Shared>,
 }
@@ -90,8 +103,16 @@ impl Drop for Leave {
         for out in shared.outbox.leave() {
             match out {
                 Out::Answer(ticket, answer) => shared.answer(&ticket, Response::Answer(answer)),
-                Out::Run(run) => shared.input(Input::Stopped { token: run.job.token() }),
-                Out::Stop(..) | Out::Changed(..) | Out::News | Out::Lost | Out::Slots(_) => {}
+                Out::Run(run, _) => {
+                    let (token, reason) = (run.job.token(), None);
+                    shared.input(Input::Stopped { token, reason });
+                }
+                Out::Extended(..)
+                | Out::Stop(..)
+                | Out::Changed(..)
+                | Out::News
+                | Out::Lost
+                | Out::Slots(_) => {}
             }
         }
         shared.watchers.close();
@@ -99,9 +120,9 @@ impl Drop for Leave {
         if shared.ended.borrow().is_some() {
             shared.slots.close();
         } else {
-            // The runtime is gone: nothing can run here any more.
+            // The tokio runtime is gone: nothing can run in this process any more.
             drop(shared.slots.abandon());
-            shared.mailbox.close_gate(Mail::Input(AT_ONCE));
+            shared.mailbox.close_gate(Mail::Input(STOP_NOW));
         }
     }
 }

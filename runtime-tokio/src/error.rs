@@ -1,4 +1,4 @@
-//! What can go wrong for a caller, one enum per kind of call. Every message says what to do.
+//! Errors of the public API, one enum per kind of call. Every message says what to do.
 
 use thiserror::Error;
 use windlass_core::machine::Refused;
@@ -10,28 +10,28 @@ use crate::InvalidJob;
 /// Why a request was not served, whatever it asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unserved {
-    /// The runtime refused it. [`Refused::Overloaded`] is worth another try soon;
-    /// [`Refused::Unknown`] may have been stored.
+    /// The runtime refused it. Retry [`Refused::Overloaded`] after a short time; a request that
+    /// ends as [`Refused::Unknown`] may have been stored.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The runtime has stopped. Nothing was stored.
     #[error("the queue has stopped; start another runtime on the store")]
     Stopped,
-    /// The thread that writes has died. What waited for it may have been stored.
+    /// The writer thread panicked. The request may have been stored.
     #[error(
-        "the writer of the queue has died: {0}; it is not known whether this was stored: \
-         start another runtime on the store, then look, or repeat with the same idempotency key"
+        "the writer thread panicked: {0}; the request may or may not be stored: start another \
+         runtime on the store, then check, or repeat with the same idempotency key"
     )]
     Died(Cause),
 }
 
 impl Unserved {
-    /// Whether the request may have been stored all the same.
+    /// Whether the request may have been stored in spite of the error.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Refused(Refused::Unknown(_)) | Self::Died(_))
     }
 
-    /// Whether the same request may be served soon.
+    /// Whether a limit was reached, so that the same request may succeed after a short time.
     pub fn is_overloaded(&self) -> bool {
         matches!(self, Self::Refused(Refused::Overloaded { .. }))
     }
@@ -40,10 +40,10 @@ impl Unserved {
 /// Why a job was not enqueued.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EnqueueError {
-    /// It is not a job. Mend it.
+    /// A value of the job is not valid. Retrying does not help.
     #[error(transparent)]
     Invalid(#[from] InvalidJob),
-    /// The queue does not take it.
+    /// The queue is full, or the idempotency key belongs to another request.
     #[error(transparent)]
     Refused(#[from] EnqueueRefused),
     /// The request was not served.
@@ -54,10 +54,10 @@ pub enum EnqueueError {
 /// Why a command was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CommandError {
-    /// What it names is not a name.
+    /// A name in the command is not valid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The job or the queue does not allow it.
+    /// The state of the job, queue or worker does not allow it.
     #[error(transparent)]
     Refused(#[from] AdminRefused),
     /// The request was not served.
@@ -68,7 +68,7 @@ pub enum CommandError {
 /// Why a report or a heartbeat was not recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReportError {
-    /// The lease is lost, or the job is gone. Stop the work.
+    /// The lease is lost, or the job was deleted. Stop the work.
     #[error(transparent)]
     Refused(#[from] JobRefused),
     /// The request was not served.
@@ -76,10 +76,10 @@ pub enum ReportError {
     Unserved(#[from] Unserved),
 }
 
-/// Why something could not be read.
+/// Why a read failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReadError {
-    /// The store did not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The runtime has stopped.
@@ -90,10 +90,10 @@ pub enum ReadError {
 /// Why a wait for a verdict ended without one.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WaitError {
-    /// There is no such job.
+    /// No job has this id.
     #[error("there is no job {0}; it may have been purged")]
     NotFound(JobId),
-    /// It could not be read.
+    /// The job could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The runtime stopped, or its store was lost, before there was a verdict.
@@ -104,34 +104,33 @@ pub enum WaitError {
 /// Why a runtime did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// There is no tokio runtime here.
+    /// `start` was called outside of a tokio runtime.
     #[error("start the queue inside a tokio runtime, for instance in `#[tokio::main]`")]
     NoTokio,
-    /// A kind or a queue is not a name.
+    /// The name of a kind or queue is not valid.
     #[error("{what} {given:?} cannot be used: {source}")]
     Name {
-        /// What was given.
+        /// `kind`, `queue` or `worker`.
         what: &'static str,
-        /// The text.
+        /// The name as it was given.
         given: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         source: NameError,
     },
     /// A kind has two handlers.
     #[error("there are two handlers for kind {0:?}; give each kind one")]
     TwoHandlers(String),
     /// Handlers without workers, or workers without handlers.
-    #[error("{handlers} handlers and {workers} workers: jobs need one of each at least")]
-    Unmanned {
-        /// How many handlers.
-        handlers: usize,
-        /// How many workers.
-        workers: usize,
-    },
-    /// The store cannot be read.
-    #[error("the store gives no reader: {0}")]
+    #[error(
+        "{handlers} handlers and {workers} workers; to run jobs register a handler and allow at \
+         least one worker, to run none use neither"
+    )]
+    #[expect(missing_docs, reason = "the fields are counts")]
+    WorkerCount { handlers: usize, workers: usize },
+    /// The store could not open its readers.
+    #[error("cannot open readers of the store: {0}")]
     Store(#[from] StoreError),
-    /// The system gave no thread, or no random number.
-    #[error("the system refused: {0}")]
+    /// The operating system gave no thread, or no random number.
+    #[error("the operating system refused a resource: {0}")]
     System(String),
 }

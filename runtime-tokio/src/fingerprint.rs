@@ -1,7 +1,8 @@
-//! Whether two payloads are the same JSON, however they are written.
+//! Fingerprints of payloads: equal for equal JSON, independent of white space, escapes and the
+//! order of keys.
 //!
-//! Numbers that a float cannot tell apart are compared as they are written: two requests that
-//! differ in the twentieth digit are two requests.
+//! Numbers with more digits than a float holds are compared as text, so that requests that differ
+//! in the twentieth digit have different fingerprints.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,8 +11,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use windlass_core::{Fingerprint, FingerprintBuilder};
 
-/// The fingerprint of a JSON text: the same however the same JSON is written, with its keys in
-/// whatever order.
+/// The fingerprint of a JSON text, as used for idempotency keys. White space, escapes and the
+/// order of keys do not change it. Fails if the text is not JSON.
 pub fn fingerprint(json: &str) -> Result<Fingerprint, serde_json::Error> {
     let builder = FingerprintBuilder::new();
     if numbers_are_exact(json) {
@@ -22,12 +23,13 @@ pub fn fingerprint(json: &str) -> Result<Fingerprint, serde_json::Error> {
     Ok(add_raw(builder, raw, 0)?.finish())
 }
 
-/// So many digits survive the way through a float.
-const EXACT: usize = 15;
-/// Each level is read once more than the one above; below this one, texts are compared as they are.
-const DEEPEST: usize = 8;
+/// Decimal digits that a float keeps.
+const EXACT_DIGITS: usize = 15;
+/// The slow path parses each level once more than the level above; deeper values are compared as
+/// text.
+const MAX_DEPTH: usize = 8;
 
-/// Whether every number keeps all its digits when it is read.
+/// Whether every number keeps all its digits as a float.
 fn numbers_are_exact(json: &str) -> bool {
     let (mut in_text, mut escaped, mut length) = (false, false, 0_usize);
     for byte in json.bytes() {
@@ -39,11 +41,11 @@ fn numbers_are_exact(json: &str) -> bool {
         in_text = byte == b'"';
         match byte {
             b'0'..=b'9' | b'-' | b'+' | b'.' => length += 1,
-            // Of a number; the letters of `true` and `false` follow no digit.
+            // An exponent; the letters of `true` and `false` follow no digit.
             b'e' | b'E' if length > 0 => return false,
             _ => length = 0,
         }
-        if length > EXACT {
+        if length > EXACT_DIGITS {
             return false;
         }
     }
@@ -71,7 +73,7 @@ fn add(builder: FingerprintBuilder, value: &Value) -> FingerprintBuilder {
     }
 }
 
-/// The same, with scalars as they are written.
+/// Like [`add`], but hashes numbers as they are written.
 fn add_raw(
     builder: FingerprintBuilder,
     raw: &RawValue,
@@ -79,14 +81,14 @@ fn add_raw(
 ) -> Result<FingerprintBuilder, serde_json::Error> {
     let text = raw.get();
     match text.as_bytes().first() {
-        Some(b'[') if depth < DEEPEST => {
+        Some(b'[') if depth < MAX_DEPTH => {
             let values: Vec<&RawValue> = serde_json::from_str(text)?;
             let builder = builder.number(4).number(values.len() as u64);
             values
                 .into_iter()
                 .try_fold(builder, |builder, value| add_raw(builder, value, depth + 1))
         }
-        Some(b'{') if depth < DEEPEST => {
+        Some(b'{') if depth < MAX_DEPTH => {
             let fields: BTreeMap<Text<'_>, &RawValue> = serde_json::from_str(text)?;
             let builder = builder.number(5).number(fields.len() as u64);
             fields.into_iter().try_fold(builder, |builder, (Text(name), value)| {
@@ -101,7 +103,7 @@ fn add_raw(
     }
 }
 
-/// A text that is borrowed where it can be.
+/// A JSON string, borrowed from the input unless it has escapes.
 #[derive(serde::Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 

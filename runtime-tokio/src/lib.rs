@@ -1,7 +1,8 @@
 //! Windlass on tokio: the queue as a library.
 //!
-//! Pick a store, register typed handlers, start, enqueue, shut down. A job whose receipt you hold
-//! is stored; it is run at least once, until it has a verdict.
+//! Choose a store, register typed handlers, start, enqueue, shut down. A job is stored when its
+//! enqueue returns a receipt. It then runs at least once, until it completes, fails for good or is
+//! cancelled.
 //!
 //! ```
 //! use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@
 //! let queue = Runtime::builder(MemoryStore::new())
 //!     .handler("email", |mail: Email, ctx: Context| async move {
 //!         if !mail.to.contains('@') {
-//!             return Err(JobError::permanent(format!("{} is no address", mail.to)));
+//!             return Err(JobError::permanent(format!("{} is not an address", mail.to)));
 //!         }
 //!         println!("job {} attempt {}: mail to {}", ctx.id(), ctx.attempt(), mail.to);
 //!         Ok(())
@@ -32,11 +33,11 @@
 //! # }
 //! ```
 //!
-//! * [`Runtime`], [`Builder`]: put together and start.
-//! * [`Queue`]: the handle; everything callers do, and how it ends.
-//! * [`NewJob`], [`Context`], [`JobError`]: jobs, and what handlers see and say.
-//! * [`testing`], [`ManualClock`]: tests without waiting.
-//! * [`Metrics`], [`Health`], [`EventStream`]: how it is doing.
+//! * [`Runtime`], [`Builder`]: configure and start.
+//! * [`Queue`]: the handle: enqueue, read, command, shut down. [`Reads`]: reads alone.
+//! * [`NewJob`], [`Context`], [`JobError`]: a job to enqueue; the context and errors of a handler.
+//! * [`testing`], [`ManualClock`]: tests that control time.
+//! * [`Metrics`], [`Health`], [`EventStream`]: monitoring.
 #![forbid(unsafe_code)]
 
 mod builder;
@@ -47,6 +48,7 @@ mod error;
 mod fingerprint;
 mod group_commit;
 mod handler;
+mod lease_timer;
 mod lifecycle;
 mod metrics;
 mod new_job;
@@ -67,11 +69,12 @@ pub use error::{
     CommandError, EnqueueError, ReadError, ReportError, StartError, Unserved, WaitError,
 };
 pub use fingerprint::fingerprint;
-pub use handler::{IntoVerdict, JobError};
+pub use handler::{BoxError, IntoVerdict, JobError};
 pub use lifecycle::Report;
 pub use metrics::{Attempts, BUCKETS, Histogram, Metrics, Refusals};
 pub use new_job::{InvalidJob, NewJob, days, hours, minutes, seconds};
 pub use queue::{Queue, Receipt};
+pub use reads::Reads;
 pub use supervise::Health;
 pub use watch::{Event, EventStream};
 pub use windlass_core as core;

@@ -1,4 +1,5 @@
-//! The end of a runtime: what it left, and who waits for it.
+//! Shutdown: drain or force, the wait for the end, and the report. The order of events is decided
+//! by the machine; this file waits for it, with a deadline of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +10,20 @@ use windlass_core::{LeaseToken, Millis};
 
 use crate::new_job::millis;
 use crate::shared::{Mail, Shared};
-use crate::writer::SLACK;
+use crate::writer::SHUTDOWN_SLACK;
 
-/// What a runtime left when it ended.
+/// The result of a shutdown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// Attempts whose verdict was recorded after the shutdown began.
     pub finished: u64,
-    /// Attempts that were given back: they are runnable at once, and were not charged.
+    /// Attempts that were given back: runnable at once and not charged.
     pub released: u64,
-    /// Attempts whose end is not recorded. They become runnable when their leases run out.
+    /// Attempts whose end is not recorded. They become runnable when their leases expire.
     pub left: Vec<LeaseToken>,
-    /// Whether the deadline passed, or somebody asked not to wait.
+    /// Whether running handlers were stopped: at the deadline, or by `stop_now`.
     pub forced: bool,
-    /// Why the writer did not end in order, if it did not.
+    /// Why the writer thread did not end normally; `None` if it did.
     pub cause: Option<Cause>,
 }
 
@@ -32,34 +33,42 @@ impl Report {
         Self { finished, released, left, forced, cause }
     }
 
-    /// Whether every attempt has ended and is recorded.
+    /// Whether the end of every attempt is recorded.
     pub fn is_clean(&self) -> bool {
         self.left.is_empty() && self.cause.is_none()
     }
 }
 
-/// Stop what runs now. Unlike a second [`Input::Force`], saying it again changes nothing.
-pub(crate) const AT_ONCE: Input = Input::Drain { deadline: Millis::ZERO };
+/// Stops running handlers at once. Unlike a second [`Input::Force`], repeating it has no effect.
+pub(crate) const STOP_NOW: Input = Input::Drain { deadline: Millis::ZERO };
 
 impl Shared {
-    /// Begins to drain, unless that was begun before, and waits for the end.
+    /// Drains with this deadline, unless a drain has begun, and waits for the end.
     pub(crate) async fn drain(self: &Arc<Self>, deadline: Duration) -> Report {
         let deadline = Millis::new(millis(deadline));
+        self.draining_until(deadline);
         self.mailbox.close_gate(Mail::Input(Input::Drain { deadline }));
         self.ended(deadline).await
     }
 
-    /// Stops what runs now, and waits for the end.
+    /// Lets handlers know that the runtime ends after this time at the latest.
+    pub(crate) fn draining_until(&self, deadline: Millis) {
+        let at = self.clock.now().mono.plus(deadline);
+        self.drain.send_modify(|until| *until = Some(until.map_or(at, |until| until.min(at))));
+    }
+
+    /// Stops running handlers at once, and waits for the end.
     pub(crate) async fn force(self: &Arc<Self>) -> Report {
+        self.draining_until(Millis::ZERO);
         self.mailbox.close_gate(Mail::Input(Input::Force));
         self.ended(Millis::ZERO).await
     }
 
-    /// Waits for the end; but no longer than the machine may take by its own rules. If it has not
-    /// come by then, the writer hangs in its store, and what is known is reported without it.
+    /// Waits for the end, at most as long as the machine may take. After that the writer is stuck
+    /// in a call of the store, and the report is made without it.
     async fn ended(self: &Arc<Self>, deadline: Millis) -> Report {
         let mut ended = self.ended.subscribe();
-        let slack = Millis::new(millis(SLACK));
+        let slack = Millis::new(millis(SHUTDOWN_SLACK));
         let latest = self.clock.now().mono.plus(deadline).plus(self.force_grace).plus(slack);
         tokio::select! {
             biased;
@@ -68,7 +77,7 @@ impl Shared {
             }
             () = self.clock.sleep(latest) => {
                 self.stop_attempts(StopReason::Shutdown, |_| true);
-                let cause = Cause::new("the writer did not end: a call of the store hangs");
+                let cause = Cause::new("the writer did not end: a call of the store is stuck");
                 let (left, cause) = (self.running(), Some(cause));
                 Report { left, forced: true, cause, ..Report::default() }
             }

@@ -1,7 +1,7 @@
-//! Figures about a runtime, always on: counters, gauges and histograms with fixed buckets.
+//! Metrics of a runtime, always on: counters, gauges and histograms with fixed buckets.
 //!
-//! The writer counts in plain numbers and publishes them once per turn; workers count in atomics.
-//! Nothing here allocates while it counts.
+//! The writer counts in plain integers and publishes them once per turn; workers count in atomics.
+//! Counting does not allocate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,16 +9,15 @@ use std::time::Duration;
 use windlass_core::machine::{Answer, Refused, Stats};
 use windlass_core::{EnqueueRefused, Job, Receipt};
 
-/// How many buckets a histogram has: the last one also holds everything beyond.
+/// Number of buckets of a histogram. The last one also counts all greater values.
 pub const BUCKETS: usize = 40;
 
-/// How often values of each size occurred. Bucket `i` holds values below `2^i` that fit no
-/// earlier one.
+/// A histogram by powers of two. Bucket `i` counts values in `2^(i-1) .. 2^i`, bucket 0 zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Histogram {
-    /// How many values fell into each bucket.
+    /// Number of values per bucket, not cumulative.
     pub buckets: [u64; BUCKETS],
-    /// All values together.
+    /// Sum of all values; saturates.
     pub sum: u64,
 }
 
@@ -29,18 +28,18 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// The values of this bucket lie below this.
+    /// The exclusive upper bound of a bucket.
     pub fn bound(bucket: usize) -> u64 {
         1_u64.checked_shl(u32::try_from(bucket).unwrap_or(u32::MAX)).unwrap_or(u64::MAX)
     }
 
-    /// How many values there are.
+    /// Number of recorded values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// A value that at least this part (0 to 1000 thousandths) of the values lie below: the bound
-    /// of a bucket. Zero if there are no values.
+    /// A quantile, in thousandths (500 is the median), rounded up to the bound of its bucket. Zero
+    /// if there are no values.
     pub fn quantile(&self, thousandths: u64) -> u64 {
         let target = (self.count() * thousandths.min(1_000)).div_ceil(1_000);
         let mut seen = 0;
@@ -77,13 +76,13 @@ pub struct Refusals {
     pub store_full: u64,
     /// The store could not be written.
     pub unavailable: u64,
-    /// It was not known whether it was stored.
+    /// The result of the commit was unknown.
     pub unknown: u64,
-    /// The queue held as many jobs as it may.
+    /// The queue was at its limit of jobs.
     pub queue_full: u64,
     /// An idempotency key had been used by another request.
     pub idempotency_conflict: u64,
-    /// Any other reason for which a job is not enqueued.
+    /// Enqueues refused for any other reason.
     pub other: u64,
 }
 
@@ -118,47 +117,47 @@ impl Refusals {
     }
 }
 
-/// Attempts of this process that have ended, by how.
+/// Attempts of this process that have ended, by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attempts {
-    /// Their handler completed the job.
+    /// The handler returned a result.
     pub completed: u64,
-    /// Their handler failed, undecodable payloads included.
+    /// The handler returned an error, or the payload could not be decoded.
     pub failed: u64,
-    /// Their handler panicked.
+    /// The handler panicked.
     pub panicked: u64,
-    /// Their handler put the job off.
+    /// The handler returned [`JobError::snooze`](crate::JobError::snooze).
     pub snoozed: u64,
-    /// They were stopped without a verdict.
+    /// The handler was stopped without a verdict.
     pub stopped: u64,
 }
 
-/// A snapshot of the figures of a runtime.
+/// A snapshot of the metrics of a runtime, counted since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Metrics {
-    /// What the dispatcher has done.
+    /// Counters of the dispatcher.
     pub dispatcher: Stats,
     /// Attempts that have ended.
     pub attempts: Attempts,
     /// Requests that were refused.
     pub refusals: Refusals,
-    /// Handlers that run right now.
+    /// Jobs leased by this process's workers now.
     pub running: usize,
-    /// Jobs that may run at once.
+    /// Maximum number of jobs that run at the same time.
     pub workers: usize,
     /// Whether the dispatcher has begun to stop.
     pub draining: bool,
-    /// How long claimed jobs had waited since they were due, in microseconds.
+    /// Microseconds from due to claimed, per claim.
     pub wait: Histogram,
-    /// How long attempts ran, in microseconds.
+    /// Microseconds per attempt.
     pub run: Histogram,
-    /// How long commits took, in microseconds.
+    /// Microseconds per commit.
     pub commit: Histogram,
-    /// How many commands a commit held.
+    /// Commands per commit.
     pub batch: Histogram,
 }
 
-/// What the writer counts, in plain numbers.
+/// The counters of the writer thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WriterFigures {
     pub(crate) dispatcher: Stats,
@@ -172,27 +171,26 @@ pub(crate) struct WriterFigures {
 }
 
 impl WriterFigures {
-    /// A job was claimed, for a slot of this process or for a remote worker.
+    /// Records the wait of a job claimed for this process or for a remote worker.
     pub(crate) fn claimed(&mut self, job: &Job) {
         let waited = job.started_at.map(|at| at.since(job.run_at).get());
         self.wait.record(waited.unwrap_or(0).saturating_mul(1_000));
     }
 }
 
-/// What tasks count, in atomics.
+/// The counters of tasks.
 #[derive(Debug, Default)]
 pub(crate) struct TaskFigures {
     buckets: [AtomicU64; 32],
     beyond: AtomicU64,
     sum: AtomicU64,
     ends: [AtomicU64; 5],
-    /// Requests refused at the door.
+    // Requests refused before they reached the writer.
     pub(crate) overloaded: AtomicU64,
-    pub(crate) shut_out: AtomicU64,
+    pub(crate) closed: AtomicU64,
     pub(crate) unavailable: AtomicU64,
 }
 
-/// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Completed,
@@ -235,7 +233,7 @@ impl Metrics {
     pub(crate) fn of(writer: &WriterFigures, tasks: &TaskFigures) -> Self {
         let mut refusals = writer.refusals;
         refusals.overloaded += tasks.overloaded.load(Ordering::Relaxed);
-        refusals.shutting_down += tasks.shut_out.load(Ordering::Relaxed);
+        refusals.shutting_down += tasks.closed.load(Ordering::Relaxed);
         refusals.unavailable += tasks.unavailable.load(Ordering::Relaxed);
         Self {
             dispatcher: writer.dispatcher,
@@ -251,7 +249,7 @@ impl Metrics {
         }
     }
 
-    /// The time by which this part of the commits (in thousandths) was done.
+    /// A quantile of the commit times, in thousandths (990 is p99).
     pub fn commit_time(&self, thousandths: u64) -> Duration {
         Duration::from_micros(self.commit.quantile(thousandths))
     }

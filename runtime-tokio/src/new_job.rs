@@ -1,7 +1,7 @@
-//! Jobs as users write them: a kind, a payload that serde can write, options one after the other.
+//! The builder of a job to enqueue: a kind, a serialisable payload, options.
 //!
-//! Values are checked by core when they are set; the first that is out of bounds is kept and
-//! returned by the enqueue, so that a chain of options needs no `?` at every link.
+//! Values are checked by core when they are set. The first error is stored and returned by the
+//! enqueue, so that a chain of options needs no `?` after each call.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use windlass_core::{
 
 use crate::fingerprint::fingerprint;
 
-/// Why something is not a job that can be enqueued. No attempt will mend it.
+/// Why a job cannot be enqueued as it is. Retrying does not help.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidJob {
-    /// The kind, the queue or the key is not a name.
+    /// The kind, the queue or the idempotency key is not valid.
     #[error(transparent)]
     Name(#[from] NameError),
     /// The payload could not be written as JSON.
     #[error("the payload could not be written as JSON: {0}")]
     Json(String),
-    /// The payload is too large, or holds what no store can keep.
+    /// The payload is too large, or contains characters that cannot be stored.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// An option is out of its bounds.
+    /// An option is out of range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
 }
 
-/// A job to enqueue. What is not set is filled in from the queue's settings, then the policy of
-/// the runtime.
+/// A job to enqueue. Options that are not set come from the settings of the queue, then from the
+/// policy of the runtime.
 ///
 /// ```
 /// use serde::Serialize;
@@ -50,7 +50,7 @@ pub enum InvalidJob {
 ///     .idempotency_key("welcome-mail-17");
 /// assert!(job.check().is_ok());
 ///
-/// // What is out of bounds is refused by name when it is enqueued, or checked.
+/// // A value out of range is an error of the enqueue (or of `check`) that names the option.
 /// let refused = NewJob::of("email", &())?.delay(hours(24 * 365 * 20)).check().unwrap_err();
 /// assert!(refused.to_string().starts_with("delay_ms must be between"));
 /// # Ok::<(), windlass_runtime_tokio::InvalidJob>(())
@@ -70,28 +70,28 @@ impl NewJob {
         Ok(windlass_core::NewJob::new(Kind::new(kind)?, Payload::new(&json)?).into())
     }
 
-    /// The queue to stand in.
+    /// The queue to enqueue into; `default` if not set.
     pub fn queue(self, name: &str) -> Self {
         self.set(QueueName::new(name), |job, name| job.queue = name)
     }
 
-    /// Higher runs first; from -1000 to 1000.
+    /// Higher priorities run first; from -1000 to 1000, 0 if not set.
     pub fn priority(self, priority: i16) -> Self {
         self.set(Priority::new(priority), |job, priority| job.priority = priority)
     }
 
-    /// Run it this long after it was stored.
+    /// Time from the enqueue until the job may run.
     pub fn delay(self, delay: Duration) -> Self {
         self.set(Delay::new(millis(delay)), |job, delay| job.when = When::After(delay))
     }
 
-    /// Run it at this instant; at once if it has passed.
+    /// The earliest instant at which the job runs; at once if it has passed.
     pub fn run_at(mut self, at: Wall) -> Self {
         self.job.when = When::At(at);
         self
     }
 
-    /// How often to run it again after a failure.
+    /// Maximum number of attempts after the first failed one.
     pub fn max_retries(self, retries: u32) -> Self {
         self.set(MaxRetries::new(retries), |job, retries| job.max_retries = Some(retries))
     }
@@ -101,20 +101,21 @@ impl NewJob {
         self.set(JobTimeout::new(millis(timeout)), |job, timeout| job.timeout = Some(timeout))
     }
 
-    /// How long its lease lasts without a heartbeat: how soon it is run again if its process dies.
+    /// Length of the lease without heartbeats: after this time the job runs again if the process
+    /// that ran it died.
     pub fn visibility_timeout(self, length: Duration) -> Self {
         let length = LeaseLength::new(millis(length));
         self.set(length, |job, length| job.visibility_timeout = Some(length))
     }
 
-    /// How long to wait between attempts.
+    /// The time between attempts.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.job.retry = Some(policy);
         self
     }
 
-    /// The client's own name for this request: repeated with the same key, it finds the job that
-    /// the first one made. The same key with another job is refused.
+    /// Makes the enqueue idempotent: a repeated request with this key returns the receipt of the
+    /// first. A different job with the same key is refused. Parses the payload.
     pub fn idempotency_key(self, key: &str) -> Self {
         let payload = fingerprint(self.job.payload.as_str());
         let idempotency = match (IdempotencyKey::new(key), payload) {
@@ -125,14 +126,14 @@ impl NewJob {
         self.set(idempotency, |job, idempotency| job.idempotency = Some(idempotency))
     }
 
-    /// Have the receipt carry the row as it was committed, with every default filled in. It costs
-    /// a copy of the row, so it is not there unless somebody wants it.
+    /// Returns the stored row, with all defaults, in [`Receipt::row`](crate::Receipt::row). Costs
+    /// a copy of the row.
     pub fn echo(mut self) -> Self {
         self.job.echo = true;
         self
     }
 
-    /// The job as core takes it, or the first option that is out of its bounds.
+    /// The job as core's type, or the first error of an option.
     pub fn check(self) -> Result<windlass_core::NewJob, InvalidJob> {
         match self.invalid {
             None => Ok(self.job),
@@ -159,22 +160,22 @@ impl From<windlass_core::NewJob> for NewJob {
     }
 }
 
-/// This many seconds.
+/// A duration in seconds.
 pub const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// This many minutes.
+/// A duration in minutes.
 pub const fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(minutes.saturating_mul(60))
 }
 
-/// This many hours.
+/// A duration in hours.
 pub const fn hours(hours: u64) -> Duration {
     minutes(hours.saturating_mul(60))
 }
 
-/// This many days of 24 hours.
+/// A duration in days of 24 hours.
 pub const fn days(days: u64) -> Duration {
     hours(days.saturating_mul(24))
 }

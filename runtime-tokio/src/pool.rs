@@ -1,8 +1,8 @@
 //! The worker pool: long-lived tasks, each running one job at a time.
 //!
-//! A worker leaves only when the line of runs is closed, or meant for fewer workers. Whatever a
-//! handler does (fail, panic, run too long, ignore that it was told to stop), it ends as a report,
-//! never as the end of a worker.
+//! A worker ends only when the queue of runs is closed or the pool shrinks. Whatever a handler
+//! does (fail, panic, run too long, ignore the stop signal), its attempt is reported and its worker
+//! goes on.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,17 +24,17 @@ use crate::sync::lock;
 use crate::testing::Ran;
 use crate::writer::panic_text;
 
-/// Makes the pool as large as it should be. Workers too many leave when they have nothing to run.
+/// Changes the number of workers. Surplus workers end once they have nothing to run.
 pub(crate) fn resize(shared: &Arc<Shared>, handlers: &Arc<Handlers>, workers: usize) {
     shared.workers.store(workers, Ordering::Relaxed);
     for worker in shared.slots.resize(workers) {
-        tokio::spawn(keep_working(Arc::clone(shared), Arc::clone(handlers), worker));
+        tokio::spawn(run_worker(Arc::clone(shared), Arc::clone(handlers), worker));
     }
 }
 
-/// One worker, as long as there is work. Whatever handlers do is caught below; should anything else
-/// panic (a clock, a subscriber of traces), the worker begins anew instead of being missed.
-pub(crate) async fn keep_working(shared: Arc<Shared>, handlers: Arc<Handlers>, worker: usize) {
+/// One worker. Panics of handlers are caught in `run_one`; after a panic of anything else (a clock,
+/// a tracing subscriber) the worker is restarted, so that the pool never shrinks by it.
+pub(crate) async fn run_worker(shared: Arc<Shared>, handlers: Arc<Handlers>, worker: usize) {
     loop {
         let mut working = Box::pin(work(&shared, &handlers, worker));
         let step = poll_fn(|cx| match caught(|| working.as_mut().poll(cx)) {
@@ -48,10 +48,10 @@ pub(crate) async fn keep_working(shared: Arc<Shared>, handlers: Arc<Handlers>, w
     }
 }
 
-/// Runs jobs until there will be no more.
+/// Runs jobs until the worker has to end.
 async fn work(shared: &Shared, handlers: &Handlers, worker: usize) {
-    while let Some(duty) = poll_fn(|cx| shared.slots.poll_next(worker, cx)).await {
-        let job = &duty.attempt().job;
+    while let Some(running_job) = poll_fn(|cx| shared.slots.poll_next(worker, cx)).await {
+        let job = &running_job.attempt().job;
         let span = tracing::info_span!(
             "attempt",
             job = job.id.get(),
@@ -60,20 +60,21 @@ async fn work(shared: &Shared, handlers: &Handlers, worker: usize) {
             kind = %job.kind,
             queue = %job.queue,
         );
-        run_one(handlers, duty).instrument(span).await;
-        // A worker whose jobs never wait lets others have their turn.
+        run_one(handlers, running_job).instrument(span).await;
+        // Yield to other tasks even if no job ever waits.
         tokio::task::coop::consume_budget().await;
     }
 }
 
-async fn run_one(handlers: &Handlers, duty: RunningJob) {
-    let attempt = Arc::clone(duty.attempt());
+async fn run_one(handlers: &Handlers, running_job: RunningJob) {
+    let attempt = Arc::clone(running_job.attempt());
     let started = attempt.shared.clock.micros();
     let handler = handlers.get(&attempt.job.kind);
-    // A run that was told to stop before it began never begins. Kinds without a handler are not
+    // A run that was stopped before its start is not started. Kinds without a handler are not
     // claimed.
     let (Some(handler), None) = (handler, attempt.stop_reason()) else {
-        return finish(&attempt, duty, None, started);
+        log(None, attempt.stop_reason());
+        return running_job.unbegun();
     };
     match &**handler {
         Handler::Async(run) => {
@@ -82,26 +83,26 @@ async fn run_one(handlers: &Handlers, duty: RunningJob) {
                 Ok(Ok(running)) => drive(&attempt, running).await,
                 Ok(Err(verdict)) | Err(verdict) => Some(verdict),
             };
-            finish(&attempt, duty, verdict, started);
+            finish(&attempt, running_job, verdict, started);
         }
         Handler::Blocking(_) => {
             let handler = Arc::clone(handler);
             let span = tracing::Span::current();
-            // The thread reports by itself: it goes on running even if this task is dropped.
+            // The thread reports itself: it goes on running even if this task is dropped.
             let running = tokio::task::spawn_blocking(move || {
                 let _entered = span.entered();
                 let Handler::Blocking(run) = &*handler else { return };
                 let context = Context::new(Arc::clone(&attempt));
                 let verdict = caught(|| run(&attempt.payload, context));
                 let verdict = verdict.unwrap_or_else(|panicked| panicked);
-                finish(&attempt, duty, Some(verdict), started);
+                finish(&attempt, running_job, Some(verdict), started);
             });
             let _ = running.await;
         }
     }
 }
 
-/// Runs a handler to its end; or, once it is told to stop, for as long as it is given to end.
+/// Runs a handler to its end, or until its grace after a stop signal is over (`None`).
 async fn drive(
     attempt: &Attempt,
     mut running: Pin<Box<dyn Future<Output = Verdict> + Send>>,
@@ -127,17 +128,17 @@ async fn drive(
             }
         }
     };
-    // What a handler leaves behind may panic when it is dropped; it has said what it had to say.
+    // Dropping the future may panic; the verdict stays as it is.
     let _ = caught(|| drop(running));
     verdict
 }
 
-/// Reports what came of an attempt.
-fn finish(attempt: &Attempt, duty: RunningJob, verdict: Option<Verdict>, started: u64) {
-    // An error after a handler was told to stop is what being told to stop looks like from inside:
-    // the machine knows why it was told, and whether that is to be charged.
-    let told = attempt.stop_reason();
-    let verdict = verdict.filter(|verdict| told.is_none() || !is_passing(verdict));
+/// Reports the end of an attempt, and counts and logs it.
+fn finish(attempt: &Attempt, running_job: RunningJob, verdict: Option<Verdict>, started: u64) {
+    // An error or a release after the stop signal is a consequence of it: report the attempt as
+    // stopped, and the machine decides by the reason of the stop whether it is charged.
+    let stop_reason = attempt.stop_reason();
+    let verdict = verdict.filter(|verdict| stop_reason.is_none() || !is_passing(verdict));
     let end = match &verdict {
         Some(Verdict::Complete { .. }) => End::Completed,
         Some(Verdict::Fail(failure)) if failure.kind == FailureKind::Panicked => End::Panicked,
@@ -145,37 +146,41 @@ fn finish(attempt: &Attempt, duty: RunningJob, verdict: Option<Verdict>, started
         Some(Verdict::Snooze { .. }) => End::Snoozed,
         Some(Verdict::Release) | None => End::Stopped,
     };
-    log(verdict.as_ref(), told);
+    log(verdict.as_ref(), stop_reason);
     let shared = &attempt.shared;
     shared.task_figures.ended(end, shared.clock.micros().saturating_sub(started));
     if let Some(journal) = &shared.journal {
         lock(journal).push(Ran::of(attempt, verdict.as_ref()));
     }
-    duty.report(verdict);
+    running_job.report(verdict);
 }
 
-/// A handler that says itself that it ran too long was told so, and knows more about it.
+/// Whether a verdict after the stop signal is a consequence of it. A handler's own report of a
+/// timeout counts as final, because it says more than the stop signal.
 fn is_passing(verdict: &Verdict) -> bool {
-    let Verdict::Fail(failure) = verdict else { return false };
-    failure.retryable && failure.kind != FailureKind::TimedOut
+    match verdict {
+        Verdict::Release => true,
+        Verdict::Fail(failure) => failure.retryable && failure.kind != FailureKind::TimedOut,
+        Verdict::Complete { .. } | Verdict::Snooze { .. } => false,
+    }
 }
 
-fn log(verdict: Option<&Verdict>, told: Option<StopReason>) {
+fn log(verdict: Option<&Verdict>, stop_reason: Option<StopReason>) {
     match verdict {
         Some(Verdict::Complete { .. }) => tracing::debug!("completed"),
         Some(Verdict::Fail(failure)) => {
             tracing::warn!(error = failure.error.as_str(), retryable = failure.retryable, "failed");
         }
         Some(Verdict::Snooze { delay }) => tracing::debug!(delay_ms = delay.get(), "snoozed"),
-        Some(Verdict::Release) | None => tracing::info!(reason = ?told, "stopped"),
+        Some(Verdict::Release) | None => tracing::info!(reason = ?stop_reason, "stopped"),
     }
 }
 
-/// Calls a user's code. A panic becomes the verdict it stands for.
+/// Calls user code, and turns a panic into a failure.
 fn caught<R>(call: impl FnOnce() -> R) -> Result<R, Verdict> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let text = format!("the handler panicked: {}", panic_text(panic.as_ref()));
-        // What was thrown may itself panic when it is dropped; what that throws is kept.
+        // Dropping the panic's payload may panic again; the second payload is leaked.
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
             std::mem::forget(again);
         }

@@ -1,4 +1,4 @@
-//! The handle of a running queue: what callers do with it.
+//! The handle of a running queue. Each method sends one request to the writer, or makes one read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,40 +13,42 @@ use windlass_core::{
     Attempt, Counts, Job, JobId, QueueName, QueueRow, QueueSettings, StateName, Wall, WorkerId,
 };
 
-use crate::lifecycle::{AT_ONCE, Report};
+use crate::lifecycle::{Report, STOP_NOW};
 use crate::metrics::Metrics;
 use crate::shared::{Mail, Shared};
 use crate::supervise::Health;
 use crate::sync::lock;
 use crate::watch::EventStream;
-use crate::{CommandError, EnqueueError, NewJob, ReadError, ReportError, Unserved, WaitError};
+use crate::{
+    CommandError, EnqueueError, NewJob, ReadError, Reads, ReportError, Unserved, WaitError,
+};
 
 /// Proof that a job is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
-    /// The job.
+    /// The id of the job.
     pub id: JobId,
-    /// Whether an earlier request with the same idempotency key had made it.
+    /// Whether the job was stored by an earlier request with the same idempotency key.
     pub duplicate: bool,
-    /// Its row as it was committed, if [`NewJob::echo`] asked for it.
+    /// The stored row; only with [`NewJob::echo`].
     pub row: Option<Box<Job>>,
-    /// What it survives from now on.
+    /// Whether the job survives a crash of the process or of the machine.
     pub durability: Durability,
 }
 
-/// A handle of a running queue. Clones are cheap and are the same queue.
+/// A handle of a running queue. Clones are cheap and refer to the same queue.
 ///
 /// # How it ends
 ///
-/// * [`shutdown`](Queue::shutdown) admits and starts nothing more, waits for what runs until its
-///   deadline, stops the rest and gives it back. A job interrupted that way is not charged an
-///   attempt. Called again, or by several at once, everybody waits for the same end and gets the
-///   same report; the deadline of the first call counts.
-/// * [`stop_now`](Queue::stop_now) does not wait for what runs. Called a second time, it does not
-///   wait for handlers to end either.
-/// * Dropping the last handle does what `stop_now` does, without waiting for the end. So does
-///   dropping the tokio runtime.
-/// * If the process is killed, jobs that ran become runnable when their leases run out.
+/// * [`shutdown`](Queue::shutdown) admits and starts nothing more, waits for running handlers until
+///   its deadline, then stops the others and gives their jobs back. A job interrupted that way is
+///   not charged an attempt. Repeated and concurrent calls wait for the same end and get the same
+///   report; the deadline of the first call counts.
+/// * [`stop_now`](Queue::stop_now) stops running handlers at once. A second call does not wait for
+///   handlers to return either.
+/// * Dropping the last handle, or the tokio runtime, does what `stop_now` does, without waiting for
+///   the end.
+/// * If the process is killed, the jobs it ran become runnable when their leases expire.
 ///
 /// After the end every call returns an error that says so.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         let last = self.shared.handles.fetch_sub(1, Ordering::AcqRel) == 1;
         if last && !self.shared.abandoned.swap(true, Ordering::AcqRel) {
-            self.shared.mailbox.abandon(Mail::Input(AT_ONCE));
+            self.shared.mailbox.abandon(Mail::Input(STOP_NOW));
         }
     }
 }
@@ -81,21 +83,21 @@ impl Queue {
 
     // New jobs.
 
-    /// Enqueues a job, and returns once it is stored. If there is no room it waits for some.
+    /// Enqueues a job, and returns once it is stored. Waits while the mailbox is full.
     ///
-    /// If the future is dropped before it returns, the job may be stored or not; with an
-    /// idempotency key the call can be repeated.
+    /// If the future is dropped before it returns, the job may or may not be stored; with an
+    /// idempotency key the call can be repeated safely.
     pub async fn enqueue(&self, job: impl Into<NewJob>) -> Result<Receipt, EnqueueError> {
         self.enqueue_one(job.into(), true).await
     }
 
-    /// The same, but if there is no room it is refused at once: see
+    /// Like [`enqueue`](Queue::enqueue), but fails at once while the mailbox is full: see
     /// [`Unserved::is_overloaded`].
     pub async fn try_enqueue(&self, job: impl Into<NewJob>) -> Result<Receipt, EnqueueError> {
         self.enqueue_one(job.into(), false).await
     }
 
-    /// Enqueues up to 10 000 jobs in one commit. Each has its own answer; the order is the same.
+    /// Enqueues up to 10 000 jobs in one commit. Returns one result per job, in the same order.
     pub async fn enqueue_many(
         &self,
         jobs: impl IntoIterator<Item = impl Into<NewJob>>,
@@ -104,7 +106,7 @@ impl Queue {
         self.enqueue_all(jobs?, true).await
     }
 
-    /// The same, but if there is no room they are refused at once: see
+    /// Like [`enqueue_many`](Queue::enqueue_many), but fails at once while the mailbox is full: see
     /// [`Unserved::is_overloaded`].
     pub async fn try_enqueue_many(
         &self,
@@ -117,9 +119,9 @@ impl Queue {
     async fn enqueue_all(
         &self,
         jobs: Vec<windlass_core::NewJob>,
-        patient: bool,
+        wait_for_room: bool,
     ) -> Result<Vec<Result<Receipt, EnqueueError>>, EnqueueError> {
-        match self.shared.ask(Request::EnqueueMany(jobs), patient).await? {
+        match self.shared.ask(Request::EnqueueMany(jobs), wait_for_room).await? {
             Answer::EnqueuedMany(results) => Ok(results
                 .into_iter()
                 .map(|result| result.map(|receipt| self.receipt(receipt)).map_err(Into::into))
@@ -128,8 +130,8 @@ impl Queue {
         }
     }
 
-    async fn enqueue_one(&self, job: NewJob, patient: bool) -> Result<Receipt, EnqueueError> {
-        match self.shared.ask(Request::Enqueue(job.check()?), patient).await? {
+    async fn enqueue_one(&self, job: NewJob, wait_for_room: bool) -> Result<Receipt, EnqueueError> {
+        match self.shared.ask(Request::Enqueue(job.check()?), wait_for_room).await? {
             Answer::Enqueued(result) => Ok(self.receipt(result?)),
             other => Err(unexpected(&other).into()),
         }
@@ -142,13 +144,14 @@ impl Queue {
 
     // Reads.
 
-    /// A job with its payload, result, progress and last error.
+    /// A job with its payload, result, progress and last error; `None` if there is none.
     pub async fn get(&self, id: JobId) -> Result<Option<JobDetail>, ReadError> {
         let mut found = self.shared.read(move |reader| reader.jobs(&[id])).await?;
         Ok(found.pop().flatten())
     }
 
-    /// A page of jobs, newest first, behind `after`. A page may be short and still have a next.
+    /// A page of jobs, newest first, starting after the cursor. A page with fewer than `limit` jobs
+    /// may still have a next page: follow the cursor.
     pub async fn list(
         &self,
         filter: Filter,
@@ -158,33 +161,33 @@ impl Queue {
         self.shared.read(move |reader| reader.list(&filter, after, limit)).await
     }
 
-    /// The remembered attempts of a job that did not complete, oldest first.
+    /// The stored attempts of a job that did not complete it, oldest first.
     pub async fn attempts(&self, id: JobId) -> Result<Vec<Attempt>, ReadError> {
         self.shared.read(move |reader| reader.attempts(id)).await
     }
 
-    /// Every queue with its counters. No job is looked at.
+    /// All queues with their counters. Reads no job.
     pub async fn queues(&self) -> Result<Vec<QueueRow>, ReadError> {
         self.shared.read(|reader| reader.queues()).await
     }
 
-    /// How many jobs stand where, over all queues.
+    /// Number of jobs per view, over all queues.
     pub async fn counts(&self) -> Result<Counts, ReadError> {
         let queues = self.queues().await?;
         Ok(queues.iter().fold(Counts::default(), |sum, row| sum.plus(&row.total())))
     }
 
-    /// When the next scheduled job falls due.
+    /// When the next scheduled job falls due; `None` if none is scheduled.
     pub async fn next_due(&self) -> Result<Option<Wall>, ReadError> {
         self.shared.read(|reader| reader.next_due()).await
     }
 
-    /// Every known worker, with what it runs.
+    /// All listed workers, with the jobs they run.
     pub async fn workers(&self) -> Result<Vec<WorkerRow>, ReadError> {
         self.shared.read(|reader| reader.workers()).await
     }
 
-    /// Reads on a blocking thread, with everything a store can be asked.
+    /// Runs a closure with a reader of the store, on a blocking thread.
     pub async fn read<R: Send + 'static>(
         &self,
         read: impl FnOnce(
@@ -196,11 +199,15 @@ impl Queue {
         self.shared.read(read).await
     }
 
-    /// Waits until a job has a verdict (done, failed for good, or cancelled), and returns it as it
-    /// is then. It does not poll.
+    /// The reads of this queue, for callers that must not write. They end with the queue.
+    pub fn reads(&self) -> Reads {
+        Reads::of(&self.shared.readers)
+    }
+
+    /// Waits until a job is done, failed or cancelled, and returns it. Does not poll.
     pub async fn wait(&self, id: JobId) -> Result<JobDetail, WaitError> {
         loop {
-            // Watch first, then look: whatever happens after the look wakes the watch.
+            // Watch first, then read: a change after the read wakes the watch.
             let watch = self.shared.watchers.watch(id).ok_or(WaitError::Stopped(id))?;
             let found = self.get(id).await.map_err(|error| match error {
                 ReadError::Stopped => WaitError::Stopped(id),
@@ -214,25 +221,25 @@ impl Queue {
         }
     }
 
-    /// A stream of changes from now on: bounded, and it says when it lagged.
+    /// A stream of changes from now on. It is bounded, and reports when it dropped events.
     pub fn events(&self) -> EventStream {
         self.shared.events.subscribe()
     }
 
     // Commands.
 
-    /// Does not run this job, or stops it: its handler is told, then dropped.
+    /// Cancels a queued or running job. A running handler gets the stop signal, then is dropped.
     pub async fn cancel(&self, id: JobId) -> Result<Job, CommandError> {
         self.job_command(Admin::Cancel(id)).await
     }
 
-    /// Runs a failed or cancelled job again, with all its attempts.
+    /// Runs a failed or cancelled job again, with a new count of attempts.
     pub async fn replay(&self, id: JobId) -> Result<Job, CommandError> {
         self.job_command(Admin::Replay(id)).await
     }
 
-    /// Runs up to `limit` dead-lettered jobs again, newest failure first. Returns how many, and
-    /// where to go on if there may be more.
+    /// Runs up to `limit` dead letters again, newest failure first. Returns their number, and the
+    /// cursor to continue from if there may be more.
     pub async fn replay_dead(
         &self,
         filter: DeadFilter,
@@ -245,8 +252,8 @@ impl Queue {
         }
     }
 
-    /// Forgets up to `limit` dead-lettered jobs, newest failure first. Returns how many, and where
-    /// to go on if there may be more.
+    /// Deletes up to `limit` dead letters, newest failure first. Returns their number, and the
+    /// cursor to continue from if there may be more.
     pub async fn discard_dead(
         &self,
         filter: DeadFilter,
@@ -259,12 +266,12 @@ impl Queue {
         }
     }
 
-    /// Forgets a finished job.
+    /// Deletes a finished job.
     pub async fn delete(&self, id: JobId) -> Result<(), CommandError> {
         self.command(Admin::Delete(id)).await.map(drop)
     }
 
-    /// Starts nothing of this queue until it is resumed.
+    /// Starts no job of this queue until it is resumed. Running jobs go on.
     pub async fn pause(&self, queue: &str) -> Result<windlass_core::Queue, CommandError> {
         self.queue_command(Admin::Pause(QueueName::new(queue)?)).await
     }
@@ -283,7 +290,7 @@ impl Queue {
         self.queue_command(Admin::SetQueue(QueueName::new(queue)?, settings)).await
     }
 
-    /// Any command of an operator.
+    /// Executes any operator command.
     pub async fn command(&self, command: Admin) -> Result<AdminDone, CommandError> {
         match self.shared.ask(Request::Admin(command), true).await? {
             Answer::Admin(result) => Ok(result?),
@@ -305,16 +312,22 @@ impl Queue {
         }
     }
 
-    /// Asks a worker of any process on this store to stop; it hears of it by
-    /// [`stop_asked`](Queue::stop_asked). What it runs is not touched.
+    /// Asks a worker of any process on this store to stop; there,
+    /// [`stop_asked`](Queue::stop_asked) returns. The jobs it runs are not stopped by this call.
     pub async fn stop_worker(&self, id: WorkerId) -> Result<(), CommandError> {
         self.command(Admin::StopWorker(id)).await.map(drop)
     }
 
+    /// Takes the leases of a worker back at once, charged as attempts that ran out: its process is
+    /// known to be dead. One that lives on loses what it runs.
+    pub async fn end_worker(&self, id: WorkerId) -> Result<(), CommandError> {
+        self.command(Admin::EndWorker(id)).await.map(drop)
+    }
+
     // Remote workers.
 
-    /// Asks for jobs on behalf of a remote worker, and waits for them as long as it says. If the
-    /// future is dropped, what was claimed for it is given back.
+    /// Claims jobs for a remote worker, and waits for them as long as the poll says. If the future
+    /// is dropped, jobs claimed for it are given back.
     pub async fn poll(&self, poll: Poll) -> Result<Vec<Run>, Unserved> {
         match self.shared.ask(Request::Poll(poll), false).await? {
             Answer::Jobs(runs) => Ok(runs),
@@ -322,7 +335,7 @@ impl Queue {
         }
     }
 
-    /// A remote worker's verdict. Returns the state the job went to.
+    /// Records the verdict of a remote worker. Returns the new state of the job.
     pub async fn settle(&self, settle: Settle) -> Result<StateName, ReportError> {
         match self.shared.ask(Request::Settle(settle), true).await? {
             Answer::Settled(result) => Ok(result?),
@@ -330,8 +343,8 @@ impl Queue {
         }
     }
 
-    /// The verdicts of remote workers, all in one commit. Each has its own answer; the order is the
-    /// same.
+    /// Records verdicts of remote workers in one commit. Returns one result per verdict, in the
+    /// same order.
     pub async fn settle_many(
         &self,
         settles: Vec<Settle>,
@@ -344,7 +357,7 @@ impl Queue {
         }
     }
 
-    /// A worker's heartbeat.
+    /// Extends the lease of a remote worker.
     pub async fn heartbeat(&self, beat: Heartbeat) -> Result<LeaseExtended, ReportError> {
         match self.shared.ask(Request::Heartbeat(beat), true).await? {
             Answer::LeaseExtended(result) => Ok(result?),
@@ -352,14 +365,13 @@ impl Queue {
         }
     }
 
-    /// Changes defaults, retention, the number of workers or how often they are noted while it
-    /// runs, or hints that another process has written. With fewer workers, what runs goes on to
-    /// its end; without handlers there are no workers. Inputs that belong to the runtime itself are
-    /// not taken.
+    /// Changes policy, retention, the number of workers or the period of their presence at run
+    /// time, or hints that another process has written. When the number of workers shrinks, running
+    /// jobs go on to their end. Without handlers it stays zero. Other inputs are ignored.
     pub fn reconfigure(&self, input: Input) {
         let taken = match input {
             Input::Policy(_) | Input::Retention(_) | Input::Presence(_) | Input::Changed => true,
-            Input::Slots(_) => self.shared.manned,
+            Input::Slots(_) => self.shared.has_handlers,
             _ => false,
         };
         if taken {
@@ -369,37 +381,35 @@ impl Queue {
 
     // The runtime.
 
-    /// Who runs jobs here, as the store knows it.
+    /// The id under which this process holds leases.
     pub fn worker_id(&self) -> &WorkerId {
         &self.shared.worker
     }
 
-    /// Waits until somebody asks this runtime's worker to stop, with
-    /// [`stop_worker`](Queue::stop_worker) in any process on this store. Nothing stops by itself:
-    /// that is for the caller to do. It is heard at once in the same process; from another one when
-    /// the store is next checked for changes, at the latest when this worker is next noted. A
-    /// runtime without [`presence`](crate::Builder::presence) is not known to the store, and cannot
-    /// be asked.
+    /// Waits until this worker is asked to stop, by [`stop_worker`](Queue::stop_worker) in any
+    /// process on this store. The caller then has to shut down; nothing stops by itself. A request
+    /// of the same process arrives at once, one of another process with the next change check, at
+    /// the latest with the next update of `last_seen`. A runtime without
+    /// [`presence`](crate::Builder::presence) is not listed, and cannot be asked.
     pub async fn stop_asked(&self) {
         let mut asked = self.shared.stop_asked.subscribe();
         // The sender lives as long as this handle.
         let _ = asked.wait_for(|asked| *asked).await;
     }
 
-    /// Waits until there is nothing that this runtime could do now: no handler runs, and nothing
-    /// that it would run is due.
+    /// Waits until no handler runs and no job that this runtime would run is due.
     pub async fn idle(&self) -> Result<(), Unserved> {
         self.shared.idle(true).await
     }
 
-    /// How the runtime is doing.
+    /// The state of the runtime and its store.
     pub fn health(&self) -> Health {
         self.shared.health()
     }
 
-    /// Waits until nothing can be stored any more, because the store is lost or its writer has
-    /// died, and returns why; none if the runtime ends in order before. It does not poll. Stop
-    /// the process then: [`health`](Queue::health) says which it was.
+    /// Waits until nothing can be stored any more because the store is lost or the writer thread
+    /// panicked, and returns the cause: stop the process then. Returns `None` if the runtime ends
+    /// normally first. Does not poll.
     pub async fn lost(&self) -> Option<Cause> {
         let (mut lost, mut ended) = (self.shared.lost.subscribe(), self.shared.ended.subscribe());
         tokio::select! {
@@ -409,36 +419,36 @@ impl Queue {
         }
     }
 
-    /// The figures of this runtime.
+    /// A snapshot of the metrics of this runtime.
     pub fn metrics(&self) -> Metrics {
         let writer = *lock(&self.shared.writer_figures);
         Metrics::of(&writer, &self.shared.task_figures)
     }
 
-    /// How many jobs and commands stand in the mailbox, waiting for the dispatcher.
+    /// Number of jobs and commands that wait in the mailbox.
     pub fn mailbox_depth(&self) -> usize {
         self.shared.mailbox.used().items
     }
 
-    /// What a stored job survives.
+    /// What a stored job survives: a crash of the process, or of the machine.
     pub fn durability(&self) -> Durability {
         self.shared.durability
     }
 
-    /// Stops in an orderly way, and returns what was left: see [how it ends](Queue#how-it-ends).
-    /// It returns at the deadline, plus a second at most, whatever handlers and the store do.
+    /// Drains and stops: see [how it ends](Queue#how-it-ends). Returns at most one second after
+    /// the deadline, whatever handlers and the store do.
     pub async fn shutdown(&self, deadline: Duration) -> Report {
         self.shared.drain(deadline).await
     }
 
-    /// Stops what runs now, and returns what was left: see [how it ends](Queue#how-it-ends).
+    /// Stops running handlers at once: see [how it ends](Queue#how-it-ends).
     pub async fn stop_now(&self) -> Report {
         self.shared.force().await
     }
 }
 
-/// The machine answered something else than was asked: a bug of ours, but no reason to panic.
+/// The machine gave an answer of the wrong type: a bug of Windlass, reported without a panic.
 fn unexpected(answer: &impl std::fmt::Debug) -> Unserved {
-    let cause = format!("the dispatcher gave an answer of another kind: {answer:?}");
+    let cause = format!("a bug in Windlass: the answer has the wrong type: {answer:?}");
     Refused::Unknown(Cause::new(&cause)).into()
 }

@@ -1,4 +1,5 @@
-//! Reads of committed states: on blocking threads beside the writer, never on an async task.
+//! Reads of the store: a small pool of readers, used on blocking threads, never on an async task.
+//! A read sees one committed state and does not wait for the writer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,9 +11,43 @@ use crate::ReadError;
 use crate::shared::Shared;
 use crate::sync::{Mutex, lock};
 
+/// Reads of a store, with or without a runtime on it. Clones are cheap and share the readers.
+///
+/// [`Queue::reads`](crate::Queue::reads) gives the reads of a running queue, which end with it.
+#[derive(Debug, Clone)]
+pub struct Reads {
+    readers: Arc<Readers>,
+}
+
+impl Reads {
+    /// Reads with one reader of a store that this process does not write.
+    pub fn alone(reader: impl Reader + Send + 'static) -> Self {
+        let idle = Idle { readers: vec![Box::new(reader)], opened: 0 };
+        let free = Arc::new(Semaphore::new(1));
+        Self { readers: Arc::new(Readers { idle: Mutex::new(idle), free }) }
+    }
+
+    pub(crate) fn of(readers: &Arc<Readers>) -> Self {
+        Self { readers: Arc::clone(readers) }
+    }
+
+    /// Runs a closure with a reader of the store, on a blocking thread.
+    pub async fn read<R: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut dyn Reader) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, ReadError> {
+        self.readers.read(read).await
+    }
+
+    /// Refuses further reads and closes the store once the present ones are over.
+    pub fn close(&self) {
+        self.readers.close();
+    }
+}
+
 type AnyReader = Box<dyn Reader + Send>;
 
-/// A few readers of the store, lent to one read at a time.
+/// The pool of readers. Each serves one read at a time.
 pub(crate) struct Readers {
     idle: Mutex<Idle>,
     free: Arc<Semaphore>,
@@ -21,11 +56,11 @@ pub(crate) struct Readers {
 #[derive(Default)]
 struct Idle {
     readers: Vec<AnyReader>,
-    /// How often the store was opened anew. Readers from before are not lent again.
+    /// Number of times the store was reopened. Readers of an earlier opening are not used again.
     opened: u64,
 }
 
-/// How many readers of the store there are.
+/// Maximum number of concurrent reads.
 const READERS: usize = 4;
 
 impl fmt::Debug for Readers {
@@ -46,8 +81,8 @@ impl Readers {
         Ok(Self { idle: Mutex::new(idle), free: Arc::new(Semaphore::new(READERS)) })
     }
 
-    /// The store was opened anew: reads go to what it is now. If it gives no readers, those there
-    /// are go on, and say what is wrong with them.
+    /// Replaces the readers after the store was reopened. If new ones cannot be opened, the old
+    /// ones stay, and their reads fail with the reason.
     pub(crate) fn renew<S>(&self, store: &S)
     where
         S: Store,
@@ -60,7 +95,7 @@ impl Readers {
         }
     }
 
-    /// Nothing is read any more, and the readers are dropped: the store may be opened by others.
+    /// Refuses further reads and drops the readers, so that another process may open the store.
     pub(crate) fn close(&self) {
         self.free.close();
         lock(&self.idle).readers.clear();
@@ -75,18 +110,19 @@ where
     (0..READERS).map(|_| store.reader().map(|reader| Box::new(reader) as AnyReader)).collect()
 }
 
-/// A reader that goes back when it is dropped, unless there is nothing to go back to.
+/// A reader in use. Dropping it returns the reader to the pool, unless the pool was closed or
+/// renewed.
 struct Lent {
-    shared: Arc<Shared>,
+    readers: Arc<Readers>,
     reader: Option<AnyReader>,
     opened: u64,
-    /// Given back after the reader: whoever gets it finds one.
+    /// Released after the reader is back: the next holder of the permit finds one.
     _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let readers = &self.shared.readers;
+        let readers = &self.readers;
         let mut idle = lock(&readers.idle);
         let is_current = idle.opened == self.opened && !readers.free.is_closed();
         if let Some(reader) = self.reader.take().filter(|_| is_current) {
@@ -95,27 +131,36 @@ impl Drop for Lent {
     }
 }
 
-impl Shared {
-    /// Reads on a blocking thread.
-    pub(crate) async fn read<R: Send + 'static>(
+impl Readers {
+    /// Runs a read on a blocking thread, once a reader is free.
+    async fn read<R: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&mut dyn Reader) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, ReadError> {
-        let free = Arc::clone(&self.readers.free);
+        let free = Arc::clone(&self.free);
         let permit = free.acquire_owned().await.map_err(|_| ReadError::Stopped)?;
         let (reader, opened) = {
-            let mut idle = lock(&self.readers.idle);
+            let mut idle = lock(&self.idle);
             (Some(idle.readers.pop().ok_or(ReadError::Stopped)?), idle.opened)
         };
-        let mut lent = Lent { shared: Arc::clone(self), reader, opened, _permit: permit };
+        let mut lent = Lent { readers: Arc::clone(self), reader, opened, _permit: permit };
         let reading = tokio::task::spawn_blocking(move || match &mut lent.reader {
             Some(reader) => read(reader.as_mut()).map_err(ReadError::from),
             None => Err(ReadError::Stopped),
         });
-        // A read that panicked is a read that failed.
         reading.await.unwrap_or_else(|error| {
-            let cause = Cause::new(&format!("the read did not end: {error}"));
+            let cause = Cause::new(&format!("the read panicked or was aborted: {error}"));
             Err(ReadError::Store(StoreError::Busy(cause)))
         })
+    }
+}
+
+impl Shared {
+    /// Runs a read on a blocking thread, once a reader is free.
+    pub(crate) async fn read<R: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut dyn Reader) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, ReadError> {
+        self.readers.read(read).await
     }
 }

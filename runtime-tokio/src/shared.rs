@@ -1,4 +1,5 @@
-//! What the writer thread, the tasks and the handles of one runtime share.
+//! The state that the writer thread, the tasks and the handles of one runtime share, and how a
+//! caller sends a request and waits for its answer.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -9,98 +10,107 @@ use std::task::{Poll, Wake};
 use tokio::sync::{Notify, watch};
 use windlass_core::machine::{self, Answer, Input, Refused, Request, StopReason};
 use windlass_core::store::{Cause, Change, Durability};
-use windlass_core::{LeaseToken, Millis, RequestId, WorkerId};
+use windlass_core::{LeaseToken, Millis, Mono, RequestId, WorkerId};
 
 use crate::Clock;
 use crate::context::{Attempt, RunningJob};
 use crate::error::Unserved;
+use crate::lease_timer::LeaseTimer;
 use crate::lifecycle::Report;
 use crate::metrics::{TaskFigures, WriterFigures};
 use crate::reads::Readers;
-use crate::sync::{Admission, Mailbox, Mutex, NoEntry, Outbox, Reply, Slots, Weight, lock};
+use crate::sync::{Admission, Mailbox, Mutex, NotAdmitted, Outbox, Reply, Slots, Weight, lock};
 use crate::testing::Ran;
 use crate::watch::{Events, Watchers};
 
-/// Everything about one runtime that more than one thread touches.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) mailbox: Mailbox<Mail>,
     pub(crate) outbox: Outbox<Out>,
     pub(crate) slots: Slots<RunningJob>,
-    /// Those who wait for an answer out of the machine.
+    /// The callers whose requests are in the machine.
     pub(crate) tickets: Mutex<Tickets>,
-    /// The attempts that were handed to workers, to be told to stop.
+    /// The attempts given to workers, for stop signals. Ended ones are removed in bulk.
     pub(crate) attempts: Mutex<BTreeMap<LeaseToken, Weak<Attempt>>>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) readers: Readers,
+    pub(crate) readers: Arc<Readers>,
     pub(crate) watchers: Watchers,
     pub(crate) events: Events,
-    /// Changes of jobs that the writer has handed out and the delivery task has not told yet.
-    pub(crate) untold: AtomicUsize,
+    /// Changes of jobs that wait in the outbox for the delivery task.
+    pub(crate) undelivered_changes: AtomicUsize,
     pub(crate) durability: Durability,
-    /// Who runs jobs here, as the store knows it.
+    /// The id under which this process holds leases.
     pub(crate) worker: WorkerId,
-    /// Whether there are handlers.
-    pub(crate) manned: bool,
-    /// How many workers there should be.
+    pub(crate) has_handlers: bool,
+    /// The configured number of workers.
     pub(crate) workers: AtomicUsize,
-    /// Whether somebody asked this worker to stop.
+    /// Set by `Queue::stop_worker`, in any process.
     pub(crate) stop_asked: watch::Sender<bool>,
+    /// When the runtime ends at the latest, once it drains.
+    pub(crate) drain: watch::Sender<Option<Mono>>,
+    pub(crate) lease_timer: LeaseTimer,
     pub(crate) stop_grace: Millis,
     pub(crate) force_grace: Millis,
-    pub(crate) patience: Millis,
-    /// How many handles there are, and whether the last one was dropped.
+    pub(crate) store_timeout: Millis,
+    /// Number of `Queue` handles.
     pub(crate) handles: AtomicUsize,
+    /// Whether the last handle was dropped.
     pub(crate) abandoned: AtomicBool,
-    pub(crate) pulse: Pulse,
+    pub(crate) store_call: StoreCallTimer,
     pub(crate) health: Mutex<machine::Health>,
+    /// Set when the writer thread panicked.
     pub(crate) died: OnceLock<Cause>,
-    /// Why nothing can be stored any more: the store is lost, or the writer has died.
+    /// Whether a hint of the store is on its way to the writer: one says as much as many.
+    pub(crate) hinted: AtomicBool,
+    /// Set when nothing can be stored any more: the store is lost, or the writer panicked.
     pub(crate) lost: watch::Sender<Option<Cause>>,
+    /// Set when the writer thread has ended.
     pub(crate) ended: watch::Sender<Option<Report>>,
     pub(crate) writer_figures: Mutex<WriterFigures>,
     pub(crate) task_figures: TaskFigures,
-    /// What ran, where somebody wants to know: in tests.
+    /// The attempts that ended; only with `TestQueue`.
     pub(crate) journal: Option<Mutex<Vec<Ran>>>,
 }
 
-/// What goes to the writer.
+/// A message to the writer.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    /// Somebody asks, and waits for the answer.
+    /// A request whose caller waits for the answer.
     Request(Request, Arc<Ticket>),
-    /// Something happened.
+    /// An input of the machine without an answer.
     Input(Input),
-    /// Whoever waits with this ticket has left.
+    /// The caller with this ticket has dropped its future.
     Gone(Arc<Ticket>),
-    /// Somebody waits until there is nothing to do: for the writer, and for workers too if `all`.
+    /// A caller waits until the writer has nothing to do; with `all`, until no handler runs either.
     Idle { ticket: Arc<Ticket>, all: bool },
 }
 
-/// What comes from the writer.
+/// A message from the writer to the delivery task.
 #[derive(Debug)]
 pub(crate) enum Out {
     Answer(Arc<Ticket>, Answer),
-    Run(machine::Run),
+    /// A job to run, and when it must stop unless its lease is extended.
+    Run(machine::Run, Mono),
+    /// When an attempt must stop, now that its lease was extended.
+    Extended(LeaseToken, Mono),
     Stop(LeaseToken, StopReason),
     Changed(Vec<Change>, Vec<windlass_core::Queue>),
-    /// Something has changed that nobody can name: another process wrote, or too much happened.
+    /// Changes that are not known one by one: another process wrote, or the outbox was full.
     News,
     /// The store is lost: nothing will change any more.
     Lost,
-    /// There should be so many workers from now on.
+    /// The number of workers from now on.
     Slots(usize),
 }
 
-/// The place where one caller waits for one answer.
+/// One caller that waits for one answer.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub(crate) reply: Reply<Response>,
-    /// Its number in the machine, once it has one.
+    /// Its `RequestId` in the machine; `u64::MAX` before it has one.
     pub(crate) id: AtomicU64,
 }
 
-/// What a caller hears.
 #[derive(Debug)]
 pub(crate) enum Response {
     Answer(Answer),
@@ -114,7 +124,7 @@ impl Ticket {
     }
 }
 
-/// The tickets of requests that the machine knows, by their number there.
+/// The tickets of requests in the machine, by `RequestId`. Ids are reused after their answer.
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
     known: Vec<Option<Arc<Ticket>>>,
@@ -122,7 +132,7 @@ pub(crate) struct Tickets {
 }
 
 impl Tickets {
-    /// Gives a ticket its number.
+    /// Assigns an id to a ticket.
     pub(crate) fn add(&mut self, ticket: Arc<Ticket>) -> RequestId {
         let at = self.free.pop().unwrap_or_else(|| {
             self.known.push(None);
@@ -134,14 +144,14 @@ impl Tickets {
         RequestId(id)
     }
 
-    /// The number of a ticket, as long as it was not answered: afterwards it may be another's.
+    /// The id of a ticket that is not answered yet. Afterwards the id may belong to another one.
     pub(crate) fn number_of(&self, ticket: &Arc<Ticket>) -> Option<RequestId> {
         let id = ticket.id.load(Ordering::Acquire);
         let holder = self.known.get(usize::try_from(id).ok()?)?.as_ref()?;
         Arc::ptr_eq(holder, ticket).then_some(RequestId(id))
     }
 
-    /// Takes back a number that was answered; the ticket, unless somebody else answered it.
+    /// Frees an id that the machine answered. `None` if `take_all` has taken its ticket.
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Arc<Ticket>> {
         let at = usize::try_from(id.0).ok()?;
         let ticket = self.known.get_mut(at)?.take();
@@ -149,70 +159,61 @@ impl Tickets {
         ticket
     }
 
-    /// The tickets of all who wait. Their numbers stay taken until the machine answers them.
-    pub(crate) fn dismiss(&mut self) -> Vec<Arc<Ticket>> {
+    /// Takes the tickets of all waiting callers. Their ids stay in use until the machine answers.
+    pub(crate) fn take_all(&mut self) -> Vec<Arc<Ticket>> {
         self.known.iter_mut().filter_map(Option::take).collect()
     }
 }
 
-/// Whether a call of the store is under way, for the watchdog.
+/// Since when a call of the store runs and since when calls fail, for the watchdog. Instants are
+/// monotonic milliseconds plus one; zero means none.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse {
-    /// Since when the call has been under way, in milliseconds plus one; zero if there is none.
+pub(crate) struct StoreCallTimer {
+    /// The start of the current call.
     since: AtomicU64,
-    /// Since when no call has succeeded, counted likewise.
-    trouble: AtomicU64,
-    /// Whether the watchdog sleeps until a call begins.
+    /// Whether the watchdog waits for `begun`.
     pub(crate) asleep: AtomicBool,
     pub(crate) begun: Notify,
-    /// Whether the call under way was found to take too long.
+    /// Whether the current call exceeds the store timeout.
     pub(crate) stuck: AtomicBool,
 }
 
-impl Pulse {
+impl StoreCallTimer {
     pub(crate) fn begin(&self, now: u64) {
         self.since.store(now + 1, Ordering::SeqCst);
-        let _ = self.trouble.compare_exchange(0, now + 1, Ordering::SeqCst, Ordering::SeqCst);
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.begun.notify_one();
         }
     }
 
-    pub(crate) fn end(&self, worked: bool) {
+    pub(crate) fn end(&self) {
         self.since.store(0, Ordering::SeqCst);
         self.stuck.store(false, Ordering::SeqCst);
-        if worked {
-            self.trouble.store(0, Ordering::SeqCst);
-        }
     }
 
-    /// Since when the call under way has been, if there is one.
+    /// The start of the current call.
     pub(crate) fn since(&self) -> Option<u64> {
         self.since.load(Ordering::SeqCst).checked_sub(1)
-    }
-
-    /// Since when no call has succeeded.
-    pub(crate) fn trouble(&self) -> Option<u64> {
-        self.trouble.load(Ordering::SeqCst).checked_sub(1)
     }
 }
 
 impl Shared {
-    /// Tells the writer something. What comes after it has stopped is of no use to anybody.
+    /// Sends an input to the writer. Dropped once the writer has stopped.
     pub(crate) fn input(&self, input: Input) {
         let _ = self.mailbox.report(Mail::Input(input));
     }
 
-    /// Asks the machine and waits for its answer; if `patient`, also for room in the mailbox.
+    /// Sends a request and waits for its answer. If the mailbox is full, waits for room or is
+    /// refused.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         request: Request,
-        patient: bool,
+        wait_for_room: bool,
     ) -> Result<Answer, Unserved> {
         let weight = weight(&request);
         let ticket = Ticket::new();
         let polls = matches!(request, Request::Poll(_));
-        self.admit(Mail::Request(request, Arc::clone(&ticket)), weight, patient).await?;
+        self.admit(Mail::Request(request, Arc::clone(&ticket)), weight, wait_for_room).await?;
         let mut waiting = Waiting { shared: self, ticket, polls, over: false };
         match waiting.response().await {
             Response::Answer(Answer::Refused(refused)) => Err(refused.into()),
@@ -222,12 +223,11 @@ impl Shared {
         }
     }
 
-    /// Waits until there is nothing that the writer could do now; and nobody runs anything either,
-    /// if `all`.
+    /// Waits until the writer has nothing to do; with `all`, until no handler runs either.
     pub(crate) async fn idle(self: &Arc<Self>, all: bool) -> Result<(), Unserved> {
         let ticket = Ticket::new();
         let mail = Mail::Idle { ticket: Arc::clone(&ticket), all };
-        self.mailbox.report(mail).map_err(|_| self.shut_out())?;
+        self.mailbox.report(mail).map_err(|_| self.closed_error())?;
         let mut waiting = Waiting { shared: self, ticket, polls: false, over: false };
         match waiting.response().await {
             Response::Unserved(unserved) => Err(unserved),
@@ -235,7 +235,7 @@ impl Shared {
         }
     }
 
-    async fn admit(&self, mail: Mail, weight: Weight, patient: bool) -> Result<(), Unserved> {
+    async fn admit(&self, mail: Mail, weight: Weight, wait_for_room: bool) -> Result<(), Unserved> {
         let mut mail = Some(mail);
         poll_fn(|cx| {
             if let Some(cause) = self.stuck() {
@@ -243,28 +243,28 @@ impl Shared {
                 return Poll::Ready(Err(Refused::Unavailable(cause).into()));
             }
             let Some(piece) = mail.take() else { return Poll::Ready(Ok(())) };
-            match self.mailbox.admit(piece, weight, patient.then_some(cx.waker())) {
+            match self.mailbox.admit(piece, weight, wait_for_room.then_some(cx.waker())) {
                 Ok(()) => Poll::Ready(Ok(())),
-                Err(NoEntry::Full(piece)) if patient => {
+                Err(NotAdmitted::Full(piece)) if wait_for_room => {
                     mail = Some(piece);
                     Poll::Pending
                 }
-                Err(NoEntry::Full(_)) => {
+                Err(NotAdmitted::Full(_)) => {
                     self.task_figures.overloaded.fetch_add(1, Ordering::Relaxed);
                     let limit = self.mailbox.room().items;
                     Poll::Ready(Err(Refused::Overloaded { what: "requests", limit }.into()))
                 }
-                Err(NoEntry::Closed(_)) => {
-                    self.task_figures.shut_out.fetch_add(1, Ordering::Relaxed);
-                    Poll::Ready(Err(self.shut_out()))
+                Err(NotAdmitted::Closed(_)) => {
+                    self.task_figures.closed.fetch_add(1, Ordering::Relaxed);
+                    Poll::Ready(Err(self.closed_error()))
                 }
             }
         })
         .await
     }
 
-    /// Why nothing is admitted.
-    pub(crate) fn shut_out(&self) -> Unserved {
+    /// The error for requests after the mailbox was closed.
+    pub(crate) fn closed_error(&self) -> Unserved {
         match self.died.get() {
             Some(cause) => Unserved::Died(cause.clone()),
             None if self.mailbox.admission() == Admission::ReportsOnly => {
@@ -274,17 +274,17 @@ impl Shared {
         }
     }
 
-    /// Why the store is taken to be stuck, if it is.
+    /// The cause, if the current call of the store is stuck.
     pub(crate) fn stuck(&self) -> Option<Cause> {
-        if !self.pulse.stuck.load(Ordering::Acquire) {
+        if !self.store_call.stuck.load(Ordering::Acquire) {
             return None;
         }
-        let since = self.pulse.since()?;
+        let since = self.store_call.since()?;
         let time = self.clock.now().mono.get().saturating_sub(since);
         Some(Cause::new(&format!("the store has not answered for {time} ms")))
     }
 
-    /// Tells the attempts that `which` picks to stop.
+    /// Sends the stop signal to the attempts that `which` selects.
     pub(crate) fn stop_attempts(&self, reason: StopReason, which: impl Fn(&Attempt) -> bool) {
         let attempts: Vec<Arc<Attempt>> =
             lock(&self.attempts).values().filter_map(Weak::upgrade).collect();
@@ -300,7 +300,7 @@ impl Shared {
         running.map(|(token, _)| *token).collect()
     }
 
-    /// Answers a caller. Jobs that reach nobody are given back.
+    /// Answers a caller. Jobs claimed for a caller that has left are given back.
     pub(crate) fn answer(&self, ticket: &Ticket, response: Response) {
         if let Err(response) = ticket.reply.fill(response) {
             self.undelivered(response);
@@ -317,18 +317,34 @@ impl Shared {
     }
 }
 
-/// Has the writer look at a clock that was moved by hand. A clock may outlive the runtime.
+/// Wakes the writer when a clock was moved by hand. Weak: a clock may outlive the runtime.
 pub(crate) struct ClockWaker(pub(crate) Weak<Shared>);
 
 impl Wake for ClockWaker {
     fn wake(self: Arc<Self>) {
         if let Some(shared) = self.0.upgrade() {
-            shared.mailbox.poke();
+            shared.mailbox.wake_writer();
         }
     }
 }
 
-/// A caller that waits, and may leave at any moment.
+/// Has the writer ask the store for news. A store may outlive the runtime.
+pub(crate) struct NewsWaker(pub(crate) Weak<Shared>);
+
+impl Wake for NewsWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let Some(shared) = self.0.upgrade() else { return };
+        if !shared.hinted.swap(true, Ordering::SeqCst) {
+            shared.input(Input::Changed);
+        }
+    }
+}
+
+/// A caller that waits for its answer. If it is dropped first, jobs claimed for it are given back.
 struct Waiting<'a> {
     shared: &'a Arc<Shared>,
     ticket: Arc<Ticket>,
@@ -375,10 +391,10 @@ fn weight(request: &Request) -> Weight {
 mod tests {
     use super::*;
 
-    /// A caller leaves just when its answer is on the way: its number is given to the next one,
-    /// who must not be taken for the one that left.
+    /// A caller leaves while its answer is being delivered, and its id is reused for the next one,
+    /// which must not be cancelled in its place.
     #[test]
-    fn a_ticket_that_was_answered_does_not_speak_for_the_next_one_with_its_number() {
+    fn an_answered_ticket_does_not_find_the_next_ticket_with_its_id() {
         let mut tickets = Tickets::default();
         let (left, next) = (Ticket::new(), Ticket::new());
         let id = tickets.add(Arc::clone(&left));

@@ -1,48 +1,47 @@
-//! How the runtime is doing, and the watchdog over the store.
+//! Health, and the watchdog over calls of the store.
 //!
-//! The watchdog sleeps for good while no call of the store is under way. While calls are made it
-//! looks now and then whether one has taken too long; then callers get an answer, health turns
-//! bad, and runs whose lease can no longer be extended in time are stopped.
+//! The watchdog sleeps while no call runs. When a call exceeds the store timeout, it answers
+//! waiting callers and health becomes `Stuck`. It never interrupts the call. The lease timer stops
+//! attempts whose lease is about to end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use windlass_core::machine::{self, Refused, StopReason};
+use windlass_core::machine::{self, Refused};
 use windlass_core::store::Cause;
 use windlass_core::{Millis, Mono};
 
-use crate::context::Attempt;
 use crate::shared::{Mail, Response, Shared};
 use crate::sync::{Admission, lock};
 
-/// How a runtime is doing.
+/// The state of a runtime and its store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// Well.
+    /// Jobs are accepted and run.
     Good,
-    /// The last commit failed; it is tried again.
+    /// The last commit failed; it is retried.
     Retrying(Cause),
-    /// The store failed and is opened anew.
+    /// The store failed and is being reopened.
     Reopening(Cause),
-    /// A call of the store has not returned.
+    /// A call of the store exceeds the store timeout.
     Stuck(Cause),
-    /// The store is lost for good. Stop the process; start it again once the store is mended.
+    /// The store is lost. Stop the process; start it again once the store is repaired.
     Lost(Cause),
-    /// The thread that writes has died. Stop the process and start it again.
+    /// The writer thread panicked. Restart the process.
     Died(Cause),
-    /// It shuts down.
+    /// A shutdown has begun.
     Stopping,
-    /// It has stopped.
+    /// The runtime has ended.
     Stopped,
 }
 
 impl Health {
-    /// Whether jobs are taken and run.
+    /// Whether jobs are accepted and run.
     pub fn is_good(&self) -> bool {
         *self == Self::Good
     }
 
-    /// What is wrong, if something is.
+    /// The reason of a bad state; `None` if good or stopping.
     pub fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Good | Self::Stopping | Self::Stopped => None,
@@ -63,7 +62,7 @@ impl Shared {
         if self.ended.borrow().is_some() {
             return Health::Stopped;
         }
-        // Asked directly, so that it is true even where the watchdog has no runtime to run on.
+        // Checked here too: the watchdog does not run once the tokio runtime is gone.
         if let Some(cause) = self.late() {
             return Health::Stuck(cause);
         }
@@ -78,27 +77,21 @@ impl Shared {
         }
     }
 
-    /// Why the call under way is late, if it is.
+    /// The cause, if the current call exceeds the store timeout.
     fn late(&self) -> Option<Cause> {
-        let time = self.clock.now().mono.since(Mono::new(self.pulse.since()?));
-        let late = time >= self.patience;
+        let time = self.clock.now().mono.since(Mono::new(self.store_call.since()?));
+        let late = time >= self.store_timeout;
         late.then(|| Cause::new(&format!("the store has not answered for {time}")))
     }
 
-    /// When the watchdog has to look again: the call is late then, or the first lease is in
-    /// danger.
-    fn next_look(&self, since: u64) -> Mono {
-        let attempts = lock(&self.attempts);
-        let leases = attempts.values().filter_map(std::sync::Weak::upgrade);
-        let danger = leases.map(|attempt| danger(&attempt)).min();
-        drop(attempts);
-        let look = danger.map_or(self.patience, |danger| danger.min(self.patience));
-        Mono::new(since).plus(look.max(SHORTEST_LOOK))
+    /// When the watchdog checks the current call: at the store timeout.
+    fn next_check(&self, since: u64) -> Mono {
+        Mono::new(since).plus(self.store_timeout.max(MIN_CHECK_INTERVAL))
     }
 
-    /// Answers those who wait for a store that does not answer. What is in the mailbox was never
-    /// given to it.
-    fn relieve(&self, cause: &Cause) {
+    /// Answers all waiting callers while the store is stuck. Requests in the mailbox were not
+    /// given to the store; the result of the others is unknown.
+    fn answer_waiting(&self, cause: &Cause) {
         let is_request = |mail: &mut Mail| matches!(mail, Mail::Request(..));
         for mail in self.mailbox.take_requests(is_request) {
             if let Mail::Request(_, ticket) = mail {
@@ -106,7 +99,7 @@ impl Shared {
                 self.answer(&ticket, Response::Unserved(refused.into()));
             }
         }
-        let known = lock(&self.tickets).dismiss();
+        let known = lock(&self.tickets).take_all();
         for ticket in known {
             let refused = Refused::Unknown(cause.clone());
             self.answer(&ticket, Response::Unserved(refused.into()));
@@ -114,13 +107,7 @@ impl Shared {
     }
 }
 
-/// For how long a store may fail before the lease of an attempt is in danger.
-fn danger(attempt: &Attempt) -> Millis {
-    attempt.lease_length().bears_trouble()
-}
-
-/// The watchdog does not look more often than this.
-const SHORTEST_LOOK: Millis = Millis::new(100);
+const MIN_CHECK_INTERVAL: Millis = Millis::new(100);
 
 /// Watches the calls of the store until the runtime ends.
 pub(crate) async fn watch(shared: Arc<Shared>) {
@@ -135,31 +122,28 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
 }
 
 async fn watch_one(shared: &Arc<Shared>) {
-    let pulse = &shared.pulse;
-    let Some(since) = pulse.since() else {
-        pulse.asleep.store(true, Ordering::SeqCst);
-        if pulse.since().is_none() {
-            pulse.begun.notified().await;
+    let store_call = &shared.store_call;
+    let Some(since) = store_call.since() else {
+        store_call.asleep.store(true, Ordering::SeqCst);
+        if store_call.since().is_none() {
+            store_call.begun.notified().await;
         }
         return;
     };
-    shared.clock.sleep(shared.next_look(since)).await;
-    // Another call may be under way by now: then this one has returned in time.
-    while pulse.since() == Some(since) {
+    shared.clock.sleep(shared.next_check(since)).await;
+    // If another call is running by now, this one has returned in time.
+    while store_call.since() == Some(since) {
         if let Some(cause) = shared.late() {
-            if !pulse.stuck.swap(true, Ordering::SeqCst) {
-                tracing::error!(%cause, "a call of the store does not return");
+            if !store_call.stuck.swap(true, Ordering::SeqCst) {
+                tracing::error!(%cause, "a call of the store is stuck");
             }
-            if pulse.since() != Some(since) {
-                pulse.stuck.store(false, Ordering::SeqCst);
+            if store_call.since() != Some(since) {
+                store_call.stuck.store(false, Ordering::SeqCst);
                 return;
             }
-            shared.relieve(&cause);
+            shared.answer_waiting(&cause);
         }
         let now = shared.clock.now().mono;
-        let trouble = Mono::new(pulse.trouble().unwrap_or(since));
-        shared
-            .stop_attempts(StopReason::LeaseLost, |attempt| now.since(trouble) >= danger(attempt));
-        shared.clock.sleep(now.plus(SHORTEST_LOOK.times(10))).await;
+        shared.clock.sleep(now.plus(MIN_CHECK_INTERVAL.times(10))).await;
     }
 }

@@ -1,5 +1,5 @@
-//! An aid for tests of programs that use Windlass: a queue whose clock is moved by hand, and a
-//! journal of what ran. Nothing waits for real time.
+//! For tests of programs that use Windlass: a queue whose clock is moved by hand, and a list of the
+//! attempts that ended. Nothing waits for real time.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -45,33 +45,30 @@ pub struct TestQueue {
     clock: ManualClock,
 }
 
-/// One attempt that ran.
+/// One attempt that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the other fields are those of the job")]
 pub struct Ran {
-    /// Of which job.
     pub id: JobId,
-    /// Of which kind.
     pub kind: Kind,
-    /// With which payload.
     pub payload: Payload,
-    /// Which attempt it was, counted from one.
+    /// The number of the attempt, from one.
     pub attempt: u32,
-    /// What came of it.
     pub outcome: Outcome,
 }
 
-/// What came of an attempt.
+/// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The job is done.
     Completed,
-    /// It failed with this error, and may be tried again.
+    /// It failed with this error, and is retried if the job has retries left.
     Failed(String),
-    /// It failed with this error, for good.
+    /// It failed with this error, without a retry.
     FailedForGood(String),
-    /// It was put off.
+    /// The handler snoozed the job for this long.
     Snoozed(Duration),
-    /// It was stopped.
+    /// It was stopped without a verdict.
     Stopped,
 }
 
@@ -92,12 +89,12 @@ impl Ran {
     }
 }
 
-/// How many instants at which something falls due one call of [`TestQueue::advance`] visits. More
-/// are a job that goes on for ever, and the test is told so.
-const STEPS: usize = 100_000;
+/// Maximum number of instants that one call of [`TestQueue::advance`] visits. A test that needs
+/// more has a job that is requeued for ever.
+const MAX_STEPS: usize = 100_000;
 
 impl TestQueue {
-    /// Starts a queue with a clock of its own, whatever clock the builder had.
+    /// Starts a queue with a [`ManualClock`], which replaces the builder's clock.
     pub fn start<S>(builder: Builder<S>) -> Result<Self, StartError>
     where
         S: Store + Send + 'static,
@@ -109,33 +106,34 @@ impl TestQueue {
         Ok(Self { queue: builder.start()?, clock })
     }
 
-    /// The clock.
+    /// The clock of this queue. Moving it does not wait for jobs: see
+    /// [`advance`](TestQueue::advance).
     pub fn clock(&self) -> &ManualClock {
         &self.clock
     }
 
-    /// The queue.
+    /// The handle of this queue.
     pub fn queue(&self) -> &Queue {
         &self.queue
     }
 
-    /// Waits until everything that is due has run.
+    /// Waits until every job that is due has run.
     pub async fn run_until_idle(&self) {
         self.queue.idle().await.expect("the queue under test runs");
     }
 
-    /// Waits until the dispatcher has done everything that is to be done at this instant, whatever
-    /// handlers do meanwhile: for tests whose handlers wait for something.
+    /// Waits until the dispatcher has nothing to do at this instant, even if handlers still run:
+    /// for tests whose handlers wait for something.
     pub async fn settle(&self) {
         self.queue.shared().idle(false).await.expect("the queue under test runs");
     }
 
-    /// Lets time pass, from one instant at which a job falls due to the next, and runs what is due
-    /// at each.
+    /// Moves the clock forward, stopping at each instant at which a job falls due and running what
+    /// is due there.
     pub async fn advance(&self, time: Duration) {
         self.run_until_idle().await;
         let end = self.clock.now().wall.plus(windlass_core::Millis::new(millis(time)));
-        for _ in 0..STEPS {
+        for _ in 0..MAX_STEPS {
             let now = self.clock.now().wall;
             let due = self.queue.next_due().await.expect("the store under test can be read");
             let next = due.map_or(end, |due| due.max(now).min(end));
@@ -145,10 +143,10 @@ impl TestQueue {
                 return;
             }
         }
-        panic!("{STEPS} instants were not enough: some job is put off again and again");
+        panic!("jobs fell due at more than {MAX_STEPS} instants: a job is requeued for ever");
     }
 
-    /// Every attempt that has ended so far, in that order.
+    /// All attempts that have ended so far, in the order of their ends.
     pub fn ran(&self) -> Vec<Ran> {
         let journal = self.queue.shared().journal.as_ref();
         journal.map(|journal| lock(journal).clone()).unwrap_or_default()

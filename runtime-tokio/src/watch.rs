@@ -1,7 +1,8 @@
-//! Those who watch: callers that wait for a job's verdict, and streams of changes.
+//! Callers that wait for a job to finish, and streams of changes.
 //!
-//! Neither polls. Both are fed by what commits have changed; when that is not known job by job,
-//! because another process wrote, waiting callers look again and streams say that they lagged.
+//! Neither polls. Both are fed with the changes of each commit. When changes are not known one by
+//! one, because another process wrote, waiting callers read their job again and streams report
+//! that they lagged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use windlass_core::{JobId, Queue, StateName};
 
 use crate::sync::{Mutex, Reply, lock};
 
-/// Callers that wait for a verdict, by job.
+/// Callers that wait for a job to finish, by job.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     inner: Mutex<Inner>,
@@ -32,7 +33,7 @@ impl Watchers {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Watches a job; `None` if nothing will change any more.
+    /// Watches a job; `None` once closed.
     pub(crate) fn watch(&self, id: JobId) -> Option<Watch<'_>> {
         let mut inner = lock(&self.inner);
         if inner.closed {
@@ -45,7 +46,7 @@ impl Watchers {
         Some(Watch { watchers: self, id, reply })
     }
 
-    /// Wakes those whose job has got a verdict, or is gone.
+    /// Wakes callers whose job has finished or was deleted.
     pub(crate) fn changed(&self, changes: &[Change]) {
         if !self.any() {
             return;
@@ -57,12 +58,12 @@ impl Watchers {
         }
     }
 
-    /// Wakes everybody: something has changed.
+    /// Wakes all callers, to read their job again.
     pub(crate) fn news(&self) {
         wake(lock(&self.inner).by_job.values().flatten());
     }
 
-    /// Wakes everybody: nothing will change any more.
+    /// Wakes all callers, and accepts no more.
     pub(crate) fn close(&self) {
         lock(&self.inner).closed = true;
         self.news();
@@ -71,12 +72,12 @@ impl Watchers {
 
 fn wake<'a>(replies: impl Iterator<Item = &'a Arc<Reply<()>>>) {
     for reply in replies {
-        // One that is woken already looks anyway.
+        // Fails for a caller that was woken before.
         let _ = reply.fill(());
     }
 }
 
-/// One caller that waits for one job; it is forgotten when dropped.
+/// One caller that waits for one job, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     watchers: &'a Watchers,
@@ -85,7 +86,7 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Ends when the job may have got a verdict.
+    /// Waits until the job may have finished.
     pub(crate) async fn woken(&self) {
         std::future::poll_fn(|cx| self.reply.poll(cx)).await;
     }
@@ -104,19 +105,19 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// Something that changed.
+/// A committed change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A job came, changed its state or its holder, or went.
+    /// A job was enqueued, changed its state or its owner, or was deleted.
     Job(Change),
     /// The settings of a queue changed.
     Queue(Queue),
-    /// Changes were left out: at least so many, because this stream was not read fast enough, or
-    /// an unknown number (zero), because another process wrote. Look at what you care about.
+    /// Events were dropped: this number, because the stream was not read fast enough; or zero, if
+    /// the number is unknown because another process wrote. Read again what you depend on.
     Lagged(u64),
 }
 
-/// The sending side of the streams.
+/// The sending side of all event streams.
 #[derive(Debug)]
 pub(crate) struct Events {
     sender: Mutex<Option<broadcast::Sender<Event>>>,
@@ -137,7 +138,7 @@ impl Events {
     pub(crate) fn subscribe(&self) -> EventStream {
         let receiver = match &*lock(&self.sender) {
             Some(sender) => sender.subscribe(),
-            // After the end there is a stream that has ended.
+            // After the end, a stream that has ended.
             None => broadcast::channel(self.buffer.max(1)).1,
         };
         self.count.fetch_add(1, Ordering::AcqRel);
@@ -151,7 +152,7 @@ impl Events {
         let sender = lock(&self.sender).clone();
         let Some(sender) = sender else { return };
         for event in jobs.into_iter().map(Event::Job).chain(queues.into_iter().map(Event::Queue)) {
-            // Nobody listens any more: that is no error.
+            // Fails if the last stream was dropped meanwhile.
             let _ = sender.send(event);
         }
     }
@@ -167,8 +168,8 @@ impl Events {
     }
 }
 
-/// A stream of changes, from the moment it was made. It keeps a bounded number of them for a
-/// reader that is slow, and says so when it had to leave some out.
+/// A stream of changes from the moment it was created. It buffers a bounded number of events and
+/// yields [`Event::Lagged`] where it dropped some.
 #[derive(Debug)]
 pub struct EventStream {
     receiver: broadcast::Receiver<Event>,
@@ -176,7 +177,7 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// The next event; none once the runtime has ended and all were read.
+    /// The next event; `None` once the runtime has ended and all events were read.
     pub async fn next(&mut self) -> Option<Event> {
         match self.receiver.recv().await {
             Ok(event) => Some(event),
@@ -185,8 +186,8 @@ impl EventStream {
         }
     }
 
-    /// Waits for the next event, and adds it and those that are there already to `events`, up to
-    /// `limit`. Says how many; none once the runtime has ended and all were read.
+    /// Waits for the next event, and appends it and the buffered ones to `events`, up to `limit`.
+    /// Returns their number; zero once the runtime has ended and all events were read.
     pub async fn next_many(&mut self, events: &mut Vec<Event>, limit: usize) -> usize {
         let before = events.len();
         events.extend(self.next().await);

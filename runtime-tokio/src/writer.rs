@@ -1,7 +1,7 @@
-//! The writer thread: it alone owns the store and the machine. It drains the mailbox, feeds the
-//! machine, makes the call of the store that the machine wants, hands out what comes of it, and
-//! sleeps until the next wake-up or mail. Every decision is core's, but for how long to wait for
-//! more mail before a commit, which is up to `gather.rs`.
+//! The writer thread, the only owner of the store and the machine. Each turn drains the mailbox,
+//! feeds the machine, makes at most one call of the store and sends the effects to the delivery
+//! task. Between turns it sleeps until mail arrives or a timer is due. It decides nothing but how
+//! long to wait for more mail before a commit (`group_commit.rs`).
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,8 +20,8 @@ use crate::metrics::WriterFigures;
 use crate::shared::{Mail, Out, Response, Shared, Ticket};
 use crate::sync::{Weight, lock};
 
-/// The most changes that may wait for the delivery task before they are told in sum only.
-const UNTOLD: usize = 65_536;
+/// Changes that may wait in the outbox. Beyond this, watchers only learn that something changed.
+const MAX_UNDELIVERED_CHANGES: usize = 65_536;
 
 pub(crate) struct Writer<S> {
     store: S,
@@ -29,14 +29,14 @@ pub(crate) struct Writer<S> {
     shared: Arc<Shared>,
     mail: Vec<Mail>,
     out: Vec<Out>,
-    /// Those who wait until there is nothing to do; for anybody, where that is true.
+    /// Callers that wait for `Mail::Idle`, each with its `all`.
     idle: Vec<(Arc<Ticket>, bool)>,
     health: Health,
     figures: WriterFigures,
     group_commit: GroupCommit,
 }
 
-/// Runs the writer until it stops or dies, and leaves nobody waiting.
+/// Runs the writer until it stops or panics, then answers every caller that still waits.
 pub(crate) fn run<S>(store: S, machine: Machine, shared: &Arc<Shared>)
 where
     S: Store,
@@ -61,16 +61,16 @@ where
     let mut report = Report::of(writer.machine.shutdown_report(), cause.clone());
     if let Some(cause) = cause {
         report.left = writer.machine.leases().collect();
-        shared.bury(cause);
+        shared.record_panic(cause);
     }
     let mut left = mem::take(&mut writer.mail);
     left.extend(writer.idle.drain(..).map(|(ticket, all)| Mail::Idle { ticket, all }));
     if !shared.outbox.send(&mut writer.out) {
         writer.undelivered();
     }
-    // Readers go first: the last to have the file open tidies up after everybody, and a reader
-    // could not. The file is closed before anybody hears that the runtime has ended. What the store
-    // does in its last moment must not keep them from hearing it.
+    // Close the readers before the writer: the last connection cleans up the files, which a reader
+    // cannot. Close the store before callers learn that the runtime has ended, so that they can
+    // open it again. A panic of the store's drop must not keep them waiting.
     shared.readers.close();
     let _ = catch_unwind(AssertUnwindSafe(|| drop(writer)));
     shared.close(left, report);
@@ -90,46 +90,45 @@ where
             if called {
                 self.wait();
             } else {
-                self.rest();
+                self.sleep();
             }
         }
     }
 
-    /// Waits a little for those who were just answered, so that they come into the next commit.
+    /// Waits for the callers that were just answered, so that their next requests share a commit.
     fn wait(&mut self) {
         let Some(wait) = self.group_commit.wait() else { return };
         let clock = &self.shared.clock;
         let began = clock.micros();
         if wait.awake {
-            self.shared.mailbox.look_out(wait.mail);
+            self.shared.mailbox.spin_until(wait.mail);
         }
         let mail = self.shared.mailbox.sleep_until(wait.mail, wait.at_most);
         let took = clock.micros().saturating_sub(began);
-        self.group_commit.came(mail, Duration::from_micros(took));
+        self.group_commit.record_wait(mail, Duration::from_micros(took));
     }
 
-    /// One turn: what came in, one call of the store, what comes out. Says whether there was a
-    /// call.
+    /// One turn: mail, at most one call of the store, effects. Returns whether there was a call.
     fn turn(&mut self) -> bool {
         let waiting = self.machine.waiting_jobs();
         let bytes = waiting.iter().map(|new| new.payload.as_str().len()).sum();
         let held = Weight { items: waiting.len(), bytes };
         self.shared.mailbox.drain(&mut self.mail, held);
         let now = self.shared.clock.now();
-        self.take_in(now);
+        self.handle_mail(now);
         let call = self.machine.poll_store(now);
         let called = call.is_some();
-        self.put_out();
+        self.send_effects();
         if let Some(call) = call {
-            self.make(call, now);
-            self.group_commit.answers(self.shared.mailbox.len());
-            self.put_out();
+            self.call_store(call, now);
+            self.group_commit.begin_answers(self.shared.mailbox.len());
+            self.send_effects();
         }
         called
     }
 
-    /// Sleeps until there is mail, or the machine wants to be called.
-    fn rest(&mut self) {
+    /// Sleeps until mail arrives or a timer of the machine is due.
+    fn sleep(&mut self) {
         let wakeup = self.machine.poll_timeout();
         let now = self.shared.clock.now().mono;
         if wakeup.is_some_and(|wakeup| wakeup.at <= now) {
@@ -145,10 +144,10 @@ where
         self.shared.mailbox.sleep(wait);
     }
 
-    fn take_in(&mut self, now: Now) {
+    fn handle_mail(&mut self, now: Now) {
         let shared = Arc::clone(&self.shared);
         let mut tickets = lock(&shared.tickets);
-        // Taken out one by one: should the machine panic, the rest is there to be answered.
+        // Popped one by one: if the machine panics, the others can still be answered.
         self.mail.reverse();
         while let Some(piece) = self.mail.pop() {
             match piece {
@@ -156,7 +155,12 @@ where
                     let id = tickets.add(ticket);
                     self.machine.handle(now, Input::Request(id, request));
                 }
-                Mail::Input(input) => self.machine.handle(now, input),
+                Mail::Input(input) => {
+                    if input == Input::Changed {
+                        shared.hinted.store(false, Ordering::SeqCst);
+                    }
+                    self.machine.handle(now, input);
+                }
                 Mail::Gone(ticket) => {
                     if let Some(id) = tickets.number_of(&ticket) {
                         self.machine.handle(now, Input::Gone(id));
@@ -167,27 +171,24 @@ where
         }
     }
 
-    fn make(&mut self, call: StoreCall, now: Now) {
+    fn call_store(&mut self, call: StoreCall, now: Now) {
         let clock = Arc::clone(&self.shared.clock);
-        self.shared.pulse.begin(now.mono.get());
-        let worked = match call {
+        self.shared.store_call.begin(now.mono.get());
+        match call {
             StoreCall::Commit(batch) => {
                 self.figures.batch.record(batch.len() as u64);
                 let started = clock.micros();
                 let result = self.store.commit(now.wall, &batch);
                 let took = clock.micros().saturating_sub(started);
                 self.figures.commit.record(took);
-                let worked = result.is_ok();
-                if worked {
+                if result.is_ok() {
                     self.group_commit.committed(batch.len(), Duration::from_micros(took));
                 }
                 self.machine.handle_committed(clock.now(), batch, result);
-                worked
             }
             StoreCall::WasCommitted(batch) => {
                 let result = self.store.was_committed(batch);
                 self.machine.handle_was_committed(clock.now(), batch, result);
-                false
             }
             StoreCall::Reopen => {
                 let result = self.store.reopen();
@@ -195,7 +196,6 @@ where
                     self.shared.readers.renew(&self.store);
                 }
                 self.machine.handle_reopened(clock.now(), result);
-                false
             }
             StoreCall::News(held) => {
                 let result = self.store.news(&held);
@@ -203,10 +203,9 @@ where
                     self.out.push(Out::News);
                 }
                 self.machine.handle_news(clock.now(), result);
-                self.machine.health() == Health::Good
             }
-        };
-        self.shared.pulse.end(worked);
+        }
+        self.shared.store_call.end();
         self.note_health();
     }
 
@@ -231,8 +230,8 @@ where
         self.health = health;
     }
 
-    /// Hands out what the machine says, in one piece, with one wake-up.
-    fn put_out(&mut self) {
+    /// Sends all effects of the machine to the delivery task, with one wake-up.
+    fn send_effects(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut tickets = None;
         while let Some(effect) = self.machine.poll_effect() {
@@ -250,18 +249,25 @@ where
                         self.out.push(Out::Answer(ticket, answer));
                     }
                 }
-                Effect::Run(run) => {
+                Effect::Run { run, stop_at } => {
                     self.figures.claimed(&run.job);
-                    self.out.push(Out::Run(run));
+                    self.out.push(Out::Run(run, stop_at));
                     self.group_commit.answered();
                 }
+                // Told at once, not behind what is delivered; unless the run is among that.
+                Effect::Extended { token, stop_at } => match shared.attempt(token) {
+                    Some(attempt) => attempt.extended(stop_at),
+                    None => self.out.push(Out::Extended(token, stop_at)),
+                },
                 Effect::Stop { token, reason } => self.out.push(Out::Stop(token, reason)),
                 Effect::Changed { jobs, queues } if self.shared.is_watched() => {
-                    let untold = &self.shared.untold;
-                    if untold.fetch_add(jobs.len(), Ordering::Relaxed) < UNTOLD {
+                    let undelivered_changes = &self.shared.undelivered_changes;
+                    if undelivered_changes.fetch_add(jobs.len(), Ordering::Relaxed)
+                        < MAX_UNDELIVERED_CHANGES
+                    {
                         self.out.push(Out::Changed(jobs, queues));
                     } else {
-                        untold.fetch_sub(jobs.len(), Ordering::Relaxed);
+                        undelivered_changes.fetch_sub(jobs.len(), Ordering::Relaxed);
                         self.out.push(Out::News);
                     }
                 }
@@ -273,7 +279,7 @@ where
             }
         }
         drop(tickets);
-        // Behind the runs that were claimed for the workers as they were.
+        // After the runs that were claimed for the previous number of workers.
         if self.machine.slots() != self.figures.workers {
             self.out.push(Out::Slots(self.machine.slots()));
         }
@@ -291,8 +297,8 @@ where
         *lock(&self.shared.writer_figures) = self.figures;
     }
 
-    /// The tokio runtime is gone, and with it every worker: what was claimed is given back. The
-    /// delivery task has left word to stop.
+    /// The tokio runtime is gone and its workers with it: gives claimed jobs back. The delivery
+    /// task has already sent the request to stop.
     fn undelivered(&mut self) {
         let now = self.shared.clock.now();
         for out in mem::take(&mut self.out) {
@@ -300,35 +306,40 @@ where
                 Out::Answer(ticket, answer) => {
                     self.shared.answer(&ticket, Response::Answer(answer));
                 }
-                Out::Run(run) => {
-                    let token = run.job.token();
-                    self.machine.handle(now, Input::Stopped { token });
+                Out::Run(run, _) => {
+                    let (token, reason) = (run.job.token(), None);
+                    self.machine.handle(now, Input::Stopped { token, reason });
                 }
-                Out::Stop(..) | Out::Changed(..) | Out::News | Out::Lost | Out::Slots(_) => {}
+                Out::Extended(..)
+                | Out::Stop(..)
+                | Out::Changed(..)
+                | Out::News
+                | Out::Lost
+                | Out::Slots(_) => {}
             }
         }
     }
 }
 
 impl Shared {
-    /// Whether anybody wants to hear of changes.
+    /// Whether a caller waits for a job or an event stream is open.
     fn is_watched(&self) -> bool {
         self.watchers.any() || self.events.any()
     }
 
-    /// The writer has died: everybody hears why, and what runs is stopped, because nobody extends
-    /// its lease any more.
-    fn bury(&self, cause: Cause) {
-        tracing::error!(%cause, "the writer thread has died");
+    /// Records why the writer panicked, and stops running handlers, whose leases are no longer
+    /// extended.
+    fn record_panic(&self, cause: Cause) {
+        tracing::error!(%cause, "the writer thread panicked");
         let _ = self.died.set(cause.clone());
         self.lost.send_replace(Some(cause));
         self.stop_attempts(windlass_core::machine::StopReason::LeaseLost, |_| true);
     }
 
-    /// Nothing is written any more: whoever still waits is told, and everybody may leave.
+    /// Answers every caller that still waits, and announces the end.
     fn close(&self, mut left: Vec<Mail>, report: Report) {
         left.append(&mut self.mailbox.close());
-        self.pulse.end(true);
+        self.store_call.end();
         let unserved = match self.died.get() {
             Some(cause) => Unserved::Died(cause.clone()),
             None => Unserved::Stopped,
@@ -337,12 +348,11 @@ impl Shared {
             Mail::Request(_, ticket) | Mail::Idle { ticket, .. } => Some(ticket),
             Mail::Input(_) | Mail::Gone(_) => None,
         });
-        // Those in the mailbox were never looked at; those with a number may have been stored.
         let stopped = Response::Unserved;
         for ticket in asked {
             self.answer(&ticket, stopped(unserved.clone()));
         }
-        let known = lock(&self.tickets).dismiss();
+        let known = lock(&self.tickets).take_all();
         for ticket in known {
             self.answer(&ticket, stopped(unserved.clone()));
         }
@@ -351,12 +361,12 @@ impl Shared {
     }
 }
 
-/// What a panic said. Whoever calls it drops the panic, which may panic again.
+/// The message of a panic. The caller drops the payload, which may panic again.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "a panic without a message".into())
+    text.unwrap_or_else(|| "panic without a message".into())
 }
 
-/// How long a shutdown waits for the writer beyond what the machine needs.
-pub(crate) const SLACK: Duration = Duration::from_millis(250);
+/// How long a shutdown waits for the writer beyond the time that the machine may take.
+pub(crate) const SHUTDOWN_SLACK: Duration = Duration::from_millis(250);

@@ -22,7 +22,7 @@ fn resident_mib() -> u64 {
     status_mib("VmRSS:")
 }
 
-/// Forgets the peak of resident memory: from here on it is counted anew.
+/// Resets the peak of resident memory.
 fn forget_peak() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
 }

@@ -1,4 +1,4 @@
-//! What callers see: receipts, refusals, verdicts, events, commands; and that nobody blocks others.
+//! What callers see: receipts, refusals, verdicts, events, commands; and that none blocks another.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod common;
@@ -422,7 +422,7 @@ async fn figures_count_what_happened() {
     .await;
 }
 
-/// A runtime of tokio that stands still until somebody drives it: the writer goes on meanwhile.
+/// A tokio runtime that stands still until the test drives it; the writer goes on meanwhile.
 fn standing() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
@@ -436,7 +436,7 @@ fn changes_that_nobody_takes_are_told_in_sum_once_there_are_too_many() {
         queue.idle().await.unwrap();
         (queue.clone(), queue.events())
     }));
-    // Nobody delivers: answers and changes pile up behind the writer.
+    // Nothing is delivered: answers and changes pile up behind the writer.
     let mut callers = Vec::new();
     for round in 1..=10 {
         let jobs: Vec<NewJob> = (0..JOBS).map(|_| job()).collect();
@@ -462,7 +462,7 @@ fn changes_that_nobody_takes_are_told_in_sum_once_there_are_too_many() {
     }));
 }
 
-/// Waits for something that a thread does which tells nobody.
+/// Waits for an effect of a thread that sends no signal.
 fn wait_for(is_so: impl Fn() -> bool) {
     let latest = SystemClock.now().mono.plus(Millis::seconds(30));
     while !is_so() {
@@ -480,7 +480,7 @@ fn a_poller_that_leaves_while_its_answer_is_on_the_way_does_not_harm_the_next_wi
         queue.idle().await.unwrap();
         (queue, id)
     }));
-    // Nobody delivers: the first poller's answer stays on the way, and its number is free again.
+    // Nothing is delivered: the first poller's answer stays on the way, and its number is free.
     let mut leaves = Box::pin(queue.poll(poll(Millis::hours(1))));
     assert!(poll_once(&mut leaves).is_pending());
     wait_for(|| rig.batches().iter().any(|batch| !batch.claims.is_empty()));

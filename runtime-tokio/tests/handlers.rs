@@ -294,12 +294,10 @@ async fn a_handler_notes_its_progress_proves_its_lease_and_enqueues_what_follows
                     let gate = gate.clone();
                     async move {
                         ctx.progress(&"half")?;
-                        let until = ctx.heartbeat().await.map_err(JobError::retry)?.until;
+                        let until = ctx.heartbeat().await?.until;
                         let lease = ctx.job().lease().expect("it is leased").until;
                         assert!(until >= lease);
-                        let next =
-                            NewJob::of("second", &ctx.id().get()).map_err(JobError::retry)?;
-                        ctx.queue().enqueue(next).await.map_err(JobError::retry)?;
+                        ctx.queue().enqueue(NewJob::of("second", &ctx.id().get())?).await?;
                         gate.run(ctx).await
                     }
                 })

@@ -97,6 +97,62 @@ async fn a_job_whose_heartbeats_cannot_be_written_is_stopped_before_its_lease_en
     .await;
 }
 
+/// A lease of three seconds was renewed, then another process held the store for longer: the run
+/// was told by the writer thread only, which could not tell while its call was blocked, and it went
+/// on beside the next attempt. Its attempt was given back besides, so that it ran once more than
+/// its retries allow.
+#[tokio::test]
+async fn a_run_is_stopped_before_its_lease_ends_while_the_store_blocks_and_is_charged() {
+    within(async {
+        let rig = Rig::default();
+        let clock = ManualClock::new();
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let alive = Arc::new(());
+        let running = Arc::clone(&alive);
+        let queue = Runtime::builder(rig.store())
+            .clock(clock.clone())
+            .handler("work", move |(): (), ctx: Context| {
+                let (tell, running) = (tell.clone(), Arc::clone(&running));
+                async move {
+                    tell.send(None).unwrap();
+                    tell.send(Some(ctx.stopping().await)).unwrap();
+                    std::future::pending::<()>().await;
+                    drop(running);
+                }
+            })
+            .start()
+            .unwrap();
+        let new = job().visibility_timeout(seconds(3)).max_retries(0);
+        let id = queue.enqueue(new).await.unwrap().id;
+        assert_eq!(told.recv().await, Some(None));
+        let claimed = clock.now().mono;
+        rig.hold();
+        let other = queue.clone();
+        let other =
+            tokio::spawn(async move { other.enqueue(NewJob::of("none", &()).unwrap()).await });
+        rig.hangs().await;
+        let stopped = tokio::spawn(async move { told.recv().await });
+        while !stopped.is_finished() {
+            clock.advance(Duration::from_millis(10));
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(stopped.await.unwrap(), Some(Some(StopReason::LeaseLost)));
+        let ran = clock.now().mono.since(claimed).get();
+        assert!((2_700..2_800).contains(&ran), "told {ran} ms after its claim, not at 2.7 s");
+        clock.advance(Duration::from_millis(160));
+        while Arc::strong_count(&alive) > 2 {
+            tokio::task::yield_now().await;
+        }
+        rig.let_go();
+        other.await.unwrap().unwrap();
+        let detail = queue.wait(id).await.unwrap();
+        assert_eq!(detail.job.state.name(), StateName::Failed, "its one attempt is used up");
+        let error = detail.last_error.unwrap();
+        assert!(error.as_str().contains("could not be extended"), "{error:?}");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_job_longer_than_its_lease_runs_once() {
     within(async {

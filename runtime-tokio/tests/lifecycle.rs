@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Rig, paced, state, within};
 use tokio::sync::{Barrier, Notify};
 use windlass_core::machine::{Refused, StopReason};
-use windlass_core::{StateName, View};
+use windlass_core::{Millis, StateName, View};
 use windlass_runtime_tokio::{
     Clock, Context, EnqueueError, Health, JobError, ManualClock, NewJob, ReadError, Runtime,
     StartError, SystemClock, Unserved, WaitError, hours, seconds,
@@ -94,12 +94,12 @@ async fn what_runs_at_the_deadline_is_stopped_given_back_and_not_charged() {
         while !queue.metrics().draining {
             tokio::task::yield_now().await;
         }
-        clock.advance(seconds(9));
+        clock.advance(seconds(8));
         for _ in 0..3 {
             assert_eq!(told.recv().await, Some(Some(StopReason::Shutdown)));
         }
         // They do not end by themselves: they are dropped before the machine gives up on them.
-        clock.advance(Duration::from_millis(250));
+        clock.advance(seconds(1));
         let report = stopping.await.unwrap();
         assert_eq!((report.finished, report.released, report.forced), (0, 3, true));
         let again = Runtime::builder(image).start().unwrap();
@@ -107,6 +107,50 @@ async fn what_runs_at_the_deadline_is_stopped_given_back_and_not_charged() {
             let job = again.get(receipt.unwrap().id).await.unwrap().unwrap().job;
             assert_eq!((job.state.name(), job.attempts), (StateName::Queued, 0));
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn handlers_see_a_drain_at_once_and_are_told_to_stop_one_grace_before_the_deadline() {
+    within(async {
+        let clock = ManualClock::new();
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let queue = Runtime::builder(MemoryStore::new())
+            .clock(clock.clone())
+            .stop_grace(seconds(3))
+            .handler("work", move |(): (), ctx: Context| {
+                let tell = tell.clone();
+                async move {
+                    tell.send(format!("began, draining: {}", ctx.is_draining())).unwrap();
+                    ctx.draining().await;
+                    tell.send(format!("drains, told to stop: {}", ctx.is_stopping())).unwrap();
+                    let reason = ctx.stopping().await;
+                    tell.send(format!("told to stop: {reason:?}")).unwrap();
+                    std::future::pending::<()>().await;
+                }
+            })
+            .start()
+            .unwrap();
+        queue.enqueue(job("work")).await.unwrap();
+        assert_eq!(told.recv().await.as_deref(), Some("began, draining: false"));
+        let (asked, stopping) = (clock.now().mono, queue.clone());
+        let stopping = tokio::spawn(async move { stopping.shutdown(seconds(10)).await });
+        assert_eq!(told.recv().await.as_deref(), Some("drains, told to stop: false"));
+        while !queue.metrics().draining {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(Duration::from_millis(6_900));
+        assert!(told.try_recv().is_err(), "its time is not over");
+        clock.advance(Duration::from_millis(100));
+        assert_eq!(told.recv().await.as_deref(), Some("told to stop: Shutdown"));
+        clock.advance(Duration::from_millis(2_900));
+        tokio::task::yield_now().await;
+        assert!(!stopping.is_finished(), "it has its whole grace");
+        clock.advance(Duration::from_millis(100));
+        let report = stopping.await.unwrap();
+        assert_eq!(clock.now().mono.since(asked), Millis::seconds(10));
+        assert_eq!((report.released, report.forced, report.is_clean()), (1, true, true));
     })
     .await;
 }
@@ -374,10 +418,13 @@ async fn a_runtime_that_could_not_work_does_not_start() {
     within(async {
         let builder = || Runtime::builder(MemoryStore::new());
         let handler = |(): (), _: Context| async {};
-        let unmanned = builder().workers(3).start();
-        assert!(matches!(unmanned, Err(StartError::Unmanned { handlers: 0, workers: 3 })));
+        let without_handlers = builder().workers(3).start();
+        assert!(matches!(
+            without_handlers,
+            Err(StartError::WorkerCount { handlers: 0, workers: 3 })
+        ));
         let idle = builder().handler("a", handler).workers(0).start();
-        assert!(matches!(idle, Err(StartError::Unmanned { handlers: 1, workers: 0 })));
+        assert!(matches!(idle, Err(StartError::WorkerCount { handlers: 1, workers: 0 })));
         let twice = builder().handler("a", handler).handler("a", handler).start();
         assert!(matches!(twice, Err(StartError::TwoHandlers(kind)) if kind == "a"));
         let named = builder().handler("a/b", handler).start();

@@ -106,8 +106,8 @@ impl Clock for Noting {
         SystemClock.sleep(at)
     }
 
-    fn tell(&self, waker: Waker) {
-        SystemClock.tell(waker);
+    fn notify(&self, waker: Waker) {
+        SystemClock.notify(waker);
     }
 }
 

@@ -235,7 +235,7 @@ async fn a_call_of_the_store_that_never_returns_is_noticed_and_nobody_waits_for_
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let queue = Runtime::builder(rig.store())
             .clock(clock.clone())
-            .store_patience(seconds(10))
+            .store_timeout(seconds(10))
             .handler("work", move |(): (), ctx: Context| {
                 let tell = tell.clone();
                 async move {
@@ -350,8 +350,8 @@ impl Clock for Broken {
         SystemClock.sleep(at)
     }
 
-    fn tell(&self, waker: Waker) {
-        SystemClock.tell(waker);
+    fn notify(&self, waker: Waker) {
+        SystemClock.notify(waker);
     }
 }
 
@@ -407,7 +407,7 @@ async fn reads_after_a_reopen_go_to_the_store_as_it_is_then() {
             clock.advance(Duration::from_millis(100));
             tokio::task::yield_now().await;
         }
-        assert_eq!(rig.readers(), 2 * before, "every reader was made anew");
+        assert_eq!(rig.readers(), 2 * before, "every reader was reopened");
         go.send(()).unwrap();
         reads.await.unwrap().unwrap();
         assert_eq!(rig.living_readers(), before, "those from before are gone");

@@ -1,28 +1,34 @@
 //! What every request can reach: the queue, the tokens, the figures, the events. It holds no rule.
 
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
-use windlass_core::Wall;
-use windlass_core::store::Durability;
-use windlass_runtime_tokio::{Clock, Queue, SystemClock};
+use tokio::time::MissedTickBehavior;
+use windlass_core::store::{Durability, StoreError};
+use windlass_core::{JobId, Wall};
+use windlass_runtime_tokio::{Clock, Health, Queue, ReadError, Reads, SystemClock};
 
-use crate::auth::Tokens;
-use crate::guard::Hosts;
-use crate::hub::Hub;
-use crate::keeper::Keeper;
+use crate::api::feed::Feed;
+use crate::api::history::Past;
+use crate::api::hub::Hub;
+use crate::api::lookup::Lookup;
+use crate::api::metrics::Figures;
+use crate::api::problem::{self, Problem};
+use crate::http::auth::Tokens;
+use crate::http::guard::Hosts;
+use crate::http::limits::{ANSWERS_KIB, BODIES_KIB, Limits};
 use crate::kinds::command::Allowed;
-use crate::limits::{BODIES_KIB, Limits};
-use crate::lookup::Lookup;
-use crate::metrics::Figures;
-use crate::settings::Followed;
-use crate::store::Started;
+use crate::settings::{Followed, Levels};
+use crate::store::{Maintenance, Opened, StoreBytes, StoreUrl};
 
 /// The server, as requests see it.
 #[derive(Debug)]
 pub(crate) struct App {
-    pub(crate) queue: Queue,
+    /// What is stored, for whatever only reads.
+    pub(crate) reads: Reads,
+    /// `None` in a process that only reads the store: see [`queue`](App::queue).
+    pub(crate) queue: Option<Queue>,
     pub(crate) tokens: Tokens,
     pub(crate) hosts: Hosts,
     pub(crate) limits: Limits,
@@ -32,18 +38,32 @@ pub(crate) struct App {
     pub(crate) lookup: Lookup,
     /// Room for bodies that are being served, in KiB.
     pub(crate) body_room: Arc<Semaphore>,
-    /// Where the store lies.
-    pub(crate) store: PathBuf,
+    /// Room for large answers that wait for their readers, in KiB.
+    pub(crate) answer_room: Arc<Semaphore>,
+    /// Where the store is.
+    pub(crate) store: StoreUrl,
     /// For checks and copies, one at a time.
-    pub(crate) keeper: Keeper,
-    pub(crate) upkeep: Semaphore,
+    pub(crate) maintenance: Maintenance,
+    pub(crate) upkeep: Arc<Semaphore>,
     /// What this process lives by.
     pub(crate) settings: Arc<Followed>,
     /// Which commands are taken over HTTP.
     pub(crate) allowed: Allowed,
+    /// What this environment is called.
+    pub(crate) label: Option<String>,
+    pub(crate) started_at: Wall,
+    /// Snapshots for those who watch.
+    pub(crate) feed: Feed,
+    /// What this process has seen of the past.
+    pub(crate) history: Past,
+    /// Held while the settings of a queue are checked and replaced.
+    pub(crate) queue_edits: tokio::sync::Mutex<()>,
     /// Whether callers are whoever started this process, and may run commands with it.
     pub(crate) trusted: bool,
 }
+
+/// How often a process without a queue looks at a job that it waits for.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What time it is.
 pub(crate) fn now() -> Wall {
@@ -52,32 +72,91 @@ pub(crate) fn now() -> Wall {
 
 impl App {
     /// What every request needs, with the usual limits; no tokens, no names, nothing local.
-    pub(crate) fn new(started: Started, store: PathBuf, closing: Closing) -> Self {
-        let Started { queue, settings, keeper } = started;
+    pub(crate) fn new(
+        opened: Opened,
+        queue: Option<Queue>,
+        store: StoreUrl,
+        closing: Closing,
+    ) -> Self {
+        let Opened { reads, settings, maintenance } = opened;
         Self {
-            lookup: Lookup::start(queue.clone()),
+            lookup: Lookup::start(reads.clone()),
+            reads,
             queue,
             tokens: Tokens::default(),
             hosts: Hosts::default(),
             limits: Limits::default(),
-            hub: Hub::new(now()),
+            hub: Hub::new(now(), false),
             figures: Figures::default(),
             closing,
             body_room: Arc::new(Semaphore::new(BODIES_KIB)),
+            answer_room: Arc::new(Semaphore::new(ANSWERS_KIB)),
             store,
-            keeper,
-            upkeep: Semaphore::new(1),
+            maintenance,
+            upkeep: Arc::new(Semaphore::new(1)),
             settings,
             allowed: Allowed::default(),
+            label: None,
+            started_at: now(),
+            feed: Feed::new(),
+            history: Past::new(now()),
+            queue_edits: tokio::sync::Mutex::new(()),
             trusted: false,
         }
     }
 
+    /// The queue that writes to the store.
+    pub(crate) fn queue(&self) -> Result<&Queue, Problem> {
+        self.queue.as_ref().ok_or_else(|| {
+            let detail = "this process only reads the store; this is a bug";
+            Problem::new(problem::INTERNAL, detail)
+        })
+    }
+
+    /// How it is with the queue and its store. Nothing is wrong with a store that is only read.
+    pub(crate) fn health(&self) -> Health {
+        self.queue.as_ref().map_or(Health::Good, Queue::health)
+    }
+
+    /// Waits until a job is finished or gone. Without a queue, which hears of it, the job is looked
+    /// at again and again.
+    pub(crate) async fn finished(&self, id: JobId) {
+        if let Some(queue) = &self.queue {
+            // Whatever came of it is seen by whoever waits.
+            let _ = queue.wait(id).await;
+            return;
+        }
+        let mut ticks = tokio::time::interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match self.lookup.job(id).await {
+                Ok(Some(detail)) if !detail.job.state.name().is_finished() => {}
+                // Another process has the file for a while.
+                Err(ReadError::Store(StoreError::Busy(_))) => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Reads the settings that the store keeps, and says what holds.
+    pub(crate) async fn refresh_settings(&self) -> Result<Levels, ReadError> {
+        self.settings.refresh(&self.reads, self.queue.as_ref()).await
+    }
+
+    /// How much space the store takes.
+    pub(crate) async fn store_bytes(&self) -> StoreBytes {
+        let (maintenance, store) = (self.maintenance.clone(), self.store.clone());
+        let read = tokio::task::spawn_blocking(move || maintenance.bytes(&store));
+        read.await.unwrap_or_default()
+    }
+
     /// What a stored job survives, as clients are told.
     pub(crate) fn durability(&self) -> &'static str {
-        match self.queue.durability() {
-            Durability::Synced => "fsync",
-            Durability::Memory => "none",
+        match self.queue.as_ref().map(Queue::durability) {
+            Some(Durability::Replicated) => "replicated",
+            None | Some(Durability::Synced) => "fsync",
+            Some(Durability::Memory) => "none",
         }
     }
 }

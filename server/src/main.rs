@@ -1,59 +1,49 @@
 //! The binary `windlass`. Settings are read here, once; what they mean is decided elsewhere.
 #![forbid(unsafe_code)]
 
+mod api;
 mod app;
-mod auth;
-mod body;
+mod attempts;
 mod cli;
-mod client;
-mod commands;
-mod connection;
 mod demo;
-mod events;
-mod find;
-mod guard;
-mod handlers;
 mod http;
-mod hub;
-mod keeper;
 mod kinds;
-mod limits;
 mod log;
-mod lookup;
-mod metrics;
 mod notify;
-mod openapi;
-mod out;
-mod page;
-mod problem;
-mod rates;
-mod router;
-mod routes;
+mod process;
 mod serve;
 mod settings;
 mod store;
-mod tls;
-mod wire;
-mod worker;
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::builder::Resettable;
 use clap::parser::ValueSource::DefaultValue;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use tokio::runtime::Builder as Runtime;
 
-use cli::{Cli, Command, LogFormat, ServeArgs, StoreUrl, Target};
-use commands::worker::{Action, WorkerArgs};
+use cli::client::Failure;
+use cli::commands;
+use cli::commands::worker::{Action, WorkerArgs};
+use cli::{Cli, Command, LogFormat, ServeArgs, Target};
+use store::StoreUrl;
 
 fn main() -> ExitCode {
     let mut given = std::env::args_os().skip(1);
-    if given.next().is_some_and(|first| first == kinds::command::KEEP) {
-        return kinds::command::keeper::main(given);
+    if given.next().is_some_and(|first| first == kinds::command::SUPERVISE) {
+        return kinds::command::supervisor::main(given);
     }
-    let matches = Cli::command().get_matches();
+    store::hide_password();
+    let matches = without_empty_variables(Cli::command()).get_matches();
     let given = matches.value_source("store").is_some_and(|source| source != DefaultValue);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let file = cli.target.store_password_file.as_deref();
+    match cli.target.store.with_password_of(file, |name| std::env::var_os(name)) {
+        Ok(store) => cli.target.store = store,
+        Err(error) => return complain(&error, 2),
+    }
     let token = std::env::var_os("WINDLASS_TOKEN").and_then(|value| value.into_string().ok());
     let token = token.filter(|token| !token.is_empty());
     match cli.command {
@@ -96,7 +86,9 @@ fn worker_command(target: &Target, args: WorkerArgs, token: Option<String>) -> E
                 Err(error) => return complain(&error, 2),
             };
             let (log, level) = (args.log, args.log_level.clone());
-            stay(log, &level, &mut Runtime::new_multi_thread(), worker::run(store, args, kinds))
+            let dead = std::env::var_os(process::DEAD_WORKER).and_then(|id| id.into_string().ok());
+            let running = process::run(store, args, kinds, dead);
+            stay(log, &level, &mut Runtime::new_multi_thread(), running)
         }
         Action::Start(args) if args.detach => commands::worker::detach(target, &args),
         Action::Start(args) => {
@@ -108,7 +100,7 @@ fn worker_command(target: &Target, args: WorkerArgs, token: Option<String>) -> E
             }
             let (log, level) = (args.work.log, args.work.log_level.clone());
             // On this very thread: the system ends workers with the thread that started them.
-            stay(log, &level, &mut Runtime::new_current_thread(), worker::mind(args))
+            stay(log, &level, &mut Runtime::new_current_thread(), process::supervise(args))
         }
         action => commands::main(target, Command::Worker(Box::new(WorkerArgs { action })), token),
     }
@@ -119,7 +111,7 @@ fn stay(
     log: LogFormat,
     level: &str,
     runtime: &mut Runtime,
-    work: impl Future<Output = Result<ExitCode, String>>,
+    work: impl Future<Output = Result<ExitCode, Failure>>,
 ) -> ExitCode {
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if let Err(error) = log::start(log, level, no_colour) {
@@ -131,10 +123,11 @@ fn stay(
     };
     let code = match runtime.block_on(work) {
         Ok(code) => code,
-        Err(error) => complain(&error, 1),
+        Err(failure) => failure.tell(false),
     };
     // Reads that hang must not keep the process.
     runtime.shutdown_background();
+    log::flush();
     code
 }
 
@@ -145,7 +138,22 @@ fn serve_by_default() -> ServeArgs {
         #[command(flatten)]
         args: ServeArgs,
     }
-    Alone::parse_from(["windlass"]).args
+    store::hide_password();
+    let matches = without_empty_variables(Alone::command()).get_matches_from(["windlass"]);
+    Alone::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).args
+}
+
+/// A command line for which an environment variable that is set to nothing is not set.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = command.mut_args(|arg| {
+        if arg.get_env().is_some_and(is_empty) {
+            arg.env(Resettable::<clap::builder::OsStr>::Reset)
+        } else {
+            arg
+        }
+    });
+    command.mut_subcommands(without_empty_variables)
 }
 
 fn complain(error: &str, code: u8) -> ExitCode {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
+use windlass_runtime_tokio::Health;
+
 use crate::app::{App, Stage};
 
 /// Tells systemd something; nothing happens if nobody listens.
@@ -24,7 +26,9 @@ pub(crate) fn stopping() {
     tell(NotifyState::Stopping);
 }
 
-/// Tells systemd that work gets done, twice in the time it allows, for as long as that is true.
+/// Feeds the watchdog of systemd, twice in the time it allows, while the dispatcher's loop turns.
+/// A store that is full, or whose commits are tried again, is no reason to be restarted: what can
+/// be served is served meanwhile.
 pub(crate) fn start_watchdog(app: Arc<App>) {
     let mut micros = 0;
     if !sd_notify::watchdog_enabled(false, &mut micros) {
@@ -34,9 +38,32 @@ pub(crate) fn start_watchdog(app: Arc<App>) {
     tokio::spawn(async move {
         while app.closing.stage() == Stage::Open {
             ticks.tick().await;
-            if app.queue.health().is_good() {
+            if turns(&app.health()) {
                 tell(NotifyState::Watchdog);
             }
         }
     });
+}
+
+/// Whether the dispatcher's loop turns, whatever the store says.
+fn turns(health: &Health) -> bool {
+    match health {
+        Health::Good | Health::Retrying(_) | Health::Reopening(_) | Health::Stopping => true,
+        Health::Stuck(_) | Health::Lost(_) | Health::Died(_) | Health::Stopped => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_core::store::Cause;
+
+    #[test]
+    fn a_store_that_fails_does_not_starve_the_watchdog_and_a_loop_that_hangs_does() {
+        let cause = || Cause::new("no space");
+        let turning = [Health::Good, Health::Retrying(cause()), Health::Reopening(cause())];
+        assert!(turning.iter().all(turns));
+        let gone = [Health::Stuck(cause()), Health::Lost(cause()), Health::Died(cause())];
+        assert!(!gone.iter().any(turns));
+    }
 }

@@ -2,27 +2,33 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use windlass_runtime_tokio::{Health, Queue, Report};
 
-use crate::app::{App, Closing, Stage};
-use crate::auth::Tokens;
-use crate::cli::{ServeArgs, StoreUrl};
-use crate::find::Routes;
-use crate::guard::Hosts;
+use crate::api::feed::Feed;
+use crate::api::hub::Hub;
+use crate::api::others;
+use crate::app::{self, App, Closing, Stage};
+use crate::cli::ServeArgs;
+use crate::cli::client::Failure;
+use crate::http::auth::Tokens;
+use crate::http::find::Routes;
+use crate::http::guard::Hosts;
+use crate::http::limits::Limits;
+use crate::http::tls::Certificate;
 use crate::kinds::{self, KindSettings};
-use crate::limits::Limits;
-use crate::settings::Given;
-use crate::store::Purpose;
-use crate::{demo, http, notify, store, tls};
+use crate::settings::{Given, Id, Value};
+use crate::store::{OpenError, Purpose, Started, StoreUrl};
+use crate::{demo, http, notify, process, store};
 
 /// How long connections have for their last answers, once nothing runs any more.
 const LAST_ANSWERS: Duration = Duration::from_millis(900);
@@ -33,8 +39,14 @@ pub(crate) async fn serve(
     args: ServeArgs,
     kinds: KindSettings,
     admin_token: Option<String>,
-) -> Result<ExitCode, String> {
+) -> Result<ExitCode, Failure> {
     let mut signals = Signals::new().map_err(|error| format!("no signal can be heard: {error}"))?;
+    let hangup = Signals::hangup()?;
+    if args.no_migrate && url.file().is_some() {
+        return Err(Failure::usage(
+            "--no-migrate is for PostgreSQL: a store in a file is migrated when it is opened",
+        ));
+    }
     let tokens = Tokens::load(args.token_file.as_deref(), admin_token.as_deref());
     let tokens = tokens.map_err(|error| error.to_string())?;
     if tokens.is_empty() && !args.listen.ip().is_loopback() {
@@ -42,40 +54,46 @@ pub(crate) async fn serve(
             "{} can be reached from other machines, so tokens are needed: give --token-file FILE \
              or set WINDLASS_TOKEN, or listen on 127.0.0.1",
             args.listen
-        ));
+        )
+        .into());
     }
-    let tls = match (&args.tls_cert, &args.tls_key) {
+    let certificate = match (&args.tls_cert, &args.tls_key) {
         (Some(certificate), Some(key)) => {
-            Some(tls::acceptor(certificate, key).map_err(|error| error.to_string())?)
+            Some(Certificate::load(certificate, key).map_err(|error| error.to_string())?)
         }
         _ => None,
     };
+    let tls = certificate.as_ref().map(Certificate::acceptor).transpose();
+    let tls = tls.map_err(|error| error.to_string())?;
     let listener = TcpListener::bind(args.listen).await.map_err(|error| {
         format!("{} cannot be listened on: {error}; choose another with --listen", args.listen)
     })?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     raise_open_files();
     let (stage, closing) = Closing::new();
-    let (app, hub) = start(&url, &args, kinds, tokens, closing)?;
+    let (app, queue, hub) = start(&url, &args, kinds, tokens, closing)?;
+    tokio::spawn(process::end_gone(queue.clone()));
     let accepting = http::serve(listener, tls.clone(), Arc::clone(&app), Routes::new());
     let accepting = tokio::spawn(accepting);
-    announce(&url, &app, address, tls.is_some());
+    announce(&url, &app, &queue, address, tls.is_some());
     if args.demo {
-        tokio::spawn(demo::run(app.queue.clone()));
+        tokio::spawn(demo::run(queue.clone()));
     }
+    let reload = Reload { file: args.token_file.clone(), admin: admin_token, certificate };
+    tokio::spawn(reload.on_hangup(Arc::clone(&app), hangup));
     notify::ready();
     notify::start_watchdog(Arc::clone(&app));
     let asked = tokio::select! {
         name = signals.next() => Some(name),
         _ = hub => None,
-        () = lost(&app.queue) => None,
+        () = lost(&queue) => None,
     };
-    let health = app.queue.health();
+    let health = app.health();
     if asked.is_none() {
         let cause = health.cause().map_or_else(|| format!("{health:?}"), ToString::to_string);
         tracing::error!(cause, "the store or its writer is lost: mend it, then start again");
     }
-    let code = stop(&app, &stage, accepting, signals, args.drain_timeout, asked).await;
+    let code = stop(&queue, &stage, accepting, signals, args.drain_timeout, asked).await;
     let in_order = asked.is_some() && !is_lost(&health);
     Ok(if in_order { code } else { ExitCode::FAILURE })
 }
@@ -98,14 +116,18 @@ fn start(
     kinds: KindSettings,
     tokens: Tokens,
     closing: Closing,
-) -> Result<(Arc<App>, JoinHandle<()>), String> {
+) -> Result<(Arc<App>, Queue, JoinHandle<()>), Failure> {
     let mut flags = args.settings.0.clone();
     if args.demo {
         demo::settings(&mut flags);
     }
     let given = Given::from_environment(&flags)?;
     let started = store::start(url, Purpose::Serve(args, &kinds), given);
-    let started = started.map_err(|error| error.to_string())?;
+    let started = started.map_err(|error| match error {
+        OpenError::Postgres(_) => Failure::from(&error),
+        file => Failure::failed(file.to_string()),
+    })?;
+    store::remove_leftovers(url);
     let limits = Limits {
         body: args.limits.max_body,
         batch_body: args.limits.max_batch_body,
@@ -118,26 +140,45 @@ fn start(
     };
     let hosts = Hosts::new(&args.hosts);
     let allowed = kinds.allowed;
-    let app = App::new(started, url.path().clone(), closing);
-    let app = App { tokens, hosts, limits, allowed, ..app };
-    let following = tokio::spawn(Arc::clone(&app.hub).follow(app.queue.events()));
-    Ok((Arc::new(app), following))
+    let Started { queue, opened } = started;
+    let app = App::new(opened, Some(queue.clone()), url.clone(), closing);
+    let hub = Hub::new(app::now(), args.metrics_kinds);
+    let label = args.label.clone();
+    let app = App { tokens, hosts, limits, hub, allowed, label, ..app };
+    let wrote = Arc::new(Notify::new());
+    tokio::spawn(others::follow(Arc::clone(&app.hub), queue.clone(), Arc::clone(&wrote)));
+    let following = tokio::spawn(Arc::clone(&app.hub).follow(queue.events(), wrote));
+    let app = Arc::new(app);
+    tokio::spawn(Feed::run(Arc::clone(&app)));
+    Ok((app, queue, following))
 }
 
 /// Says on standard output where it listens, which store it uses, and what to try first.
-fn announce(url: &StoreUrl, app: &App, address: SocketAddr, tls: bool) {
+fn announce(url: &StoreUrl, app: &App, queue: &Queue, address: SocketAddr, tls: bool) {
     let scheme = if tls { "https" } else { "http" };
     let token = if app.tokens.is_empty() { "" } else { " -H \"Authorization: Bearer $TOKEN\"" };
-    let here = if app.queue.metrics().workers > 0 {
+    let here = if queue.metrics().workers > 0 {
         format!("jobs of the kinds {} here; ", kinds::BUILT_IN.join(", "))
     } else {
         String::new()
     };
     let runs = format!("{here}others by workers that poll POST /jobs/poll");
+    let kept = |id| match app.settings.levels().of(id).value {
+        Value::Off => "forever".to_owned(),
+        age => format!("for {age}"),
+    };
+    let kept = format!(
+        "done jobs {}, dead letters {}, cancelled jobs {}",
+        kept(Id::KeepDone),
+        kept(Id::KeepFailed),
+        kept(Id::KeepCancelled),
+    );
     let text = format!(
         "windlass {} listens on {scheme}://{address}\n\
          store   {url}\n\
          runs    {runs}\n\
+         keeps   {kept}\n\
+         watch   {scheme}://{address}/ in a browser\n\
          try     curl{token} {scheme}://{address}/jobs -H 'Content-Type: application/json' \
          -d '{{\"kind\":\"hello\",\"payload\":{{\"to\":\"world\"}}}}'\n",
         env!("CARGO_PKG_VERSION"),
@@ -150,7 +191,7 @@ fn announce(url: &StoreUrl, app: &App, address: SocketAddr, tls: bool) {
 
 /// The end, in phases.
 async fn stop(
-    app: &Arc<App>,
+    queue: &Queue,
     stage: &watch::Sender<Stage>,
     accepting: JoinHandle<()>,
     mut signals: Signals,
@@ -161,7 +202,6 @@ async fn stop(
     tracing::info!(reason, drain_ms = millis(drain), "stopping: nothing new is taken");
     notify::stopping();
     stage.send_replace(Stage::Draining);
-    let queue = app.queue.clone();
     let report = tokio::select! {
         report = queue.shutdown(drain) => report,
         code = signals.second() => return code,
@@ -198,6 +238,43 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// What SIGHUP has read again.
+struct Reload {
+    /// The file of tokens.
+    file: Option<PathBuf>,
+    /// The token of the environment, which stays.
+    admin: Option<String>,
+    certificate: Option<Arc<Certificate>>,
+}
+
+impl Reload {
+    async fn on_hangup(self, app: Arc<App>, mut hangup: Signal) {
+        while hangup.recv().await.is_some() {
+            self.tokens(&app);
+            self.certificate();
+        }
+    }
+
+    fn tokens(&self, app: &App) {
+        let Some(file) = &self.file else { return };
+        match Tokens::load(Some(file), self.admin.as_deref()) {
+            Ok(tokens) => {
+                app.tokens.replace(tokens);
+                tracing::info!(tokens = ?app.tokens, "tokens were reloaded");
+            }
+            Err(error) => tracing::error!(%error, "the tokens stay as they were"),
+        }
+    }
+
+    fn certificate(&self) {
+        let Some(certificate) = &self.certificate else { return };
+        match certificate.reload() {
+            Ok(()) => tracing::info!("the certificate was reloaded"),
+            Err(error) => tracing::error!(%error, "the certificate stays as it was"),
+        }
+    }
+}
+
 /// SIGTERM and SIGINT.
 #[derive(Debug)]
 pub(crate) struct Signals {
@@ -210,6 +287,11 @@ impl Signals {
         let term = signal(SignalKind::terminate())?;
         let int = signal(SignalKind::interrupt())?;
         Ok(Self { term, int })
+    }
+
+    /// SIGHUP, which then no longer ends the process.
+    fn hangup() -> Result<Signal, String> {
+        signal(SignalKind::hangup()).map_err(|error| format!("SIGHUP cannot be handled: {error}"))
     }
 
     pub(crate) async fn next(&mut self) -> &'static str {

@@ -173,7 +173,7 @@ impl Coverage {
             EnqueueRefused::QueueFull { .. } => "queue full",
             EnqueueRefused::IdempotencyConflict { .. } => "idempotency conflict",
             EnqueueRefused::TooFarAhead { .. } => "too far ahead",
-            EnqueueRefused::TooManyQueues | EnqueueRefused::TooManyKinds { .. } => return,
+            EnqueueRefused::TooManyQueues(_) | EnqueueRefused::TooManyKinds { .. } => return,
         };
         self.refusal(name);
     }

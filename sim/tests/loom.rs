@@ -17,7 +17,7 @@ use loom::future::block_on;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use sync::{Mailbox, NoEntry, Outbox, Reply, Slots, Weight};
+use sync::{Mailbox, NotAdmitted, Outbox, Reply, Slots, Weight};
 
 const ONE: Weight = Weight { items: 1, bytes: 0 };
 
@@ -93,8 +93,8 @@ fn loom_a_poke_is_never_slept_through() {
     model(|| {
         let mailbox: Arc<Mailbox<u32>> = Arc::new(Mailbox::new(room(9)));
         let other = Arc::clone(&mailbox);
-        let poker = thread::spawn(move || other.poke());
-        // Whether the poke comes before or during the sleep, the sleep ends.
+        let poker = thread::spawn(move || other.wake_writer());
+        // Whether the wake_writer comes before or during the sleep, the sleep ends.
         mailbox.sleep(None);
         poker.join().unwrap();
     });
@@ -109,8 +109,8 @@ fn loom_a_caller_that_waits_for_room_gets_it() {
         let caller = thread::spawn(move || {
             block_on(poll_fn(|cx| match other.admit(2, ONE, Some(cx.waker())) {
                 Ok(()) => std::task::Poll::Ready(()),
-                Err(NoEntry::Full(_)) => std::task::Poll::Pending,
-                Err(NoEntry::Closed(_)) => unreachable!("nobody closes it"),
+                Err(NotAdmitted::Full(_)) => std::task::Poll::Pending,
+                Err(NotAdmitted::Closed(_)) => unreachable!("nobody closes it"),
             }));
         });
         assert_eq!(drain(&mailbox, 2), [1, 2]);

@@ -28,13 +28,19 @@ fn hundreds_of_seeds_are_green_on_the_store_in_memory() {
 
 /// Seeds that failed once, with what was wrong. A seed shows its failure only until the simulation
 /// draws something else from it; where the core was wrong, `tests/tests/pinned/` has a scenario.
-const PINNED: [(u64, &str); 7] = [
+const PINNED: [(u64, &str); 10] = [
     (3_541, "core: a slow commit hid a clock step of its own length"),
     (506_123, "I13: a store slow to answer and to reopen counted as overlooking a job"),
     (525_652, "I14: a step before the process started was forgotten for a later one"),
     (560_693, "core: a clock set back and forward between two commits went unnoticed"),
     (601_213, "I13: a store slow to say whether a batch was committed"),
     (1_174_328, "I13: a pass of the reaper over more leases than live holders have"),
+    (
+        60_004_636,
+        "I14: a reaping was compared with the clock as later answers of its batch read it",
+    ),
+    (7_100_008_198, "I14: the same"),
+    (8_100_003_165, "core: a clock set back between two answers of a batch went unnoticed"),
     (3_046_084, "core: a pass of the reaper went on behind a clock step"),
 ];
 
@@ -54,6 +60,17 @@ fn the_same_trace_gives_the_same_answers_and_the_same_rows_on_sqlite_and_redb() 
         let plan = Plan { set, ..plan(store, 8) };
         assert_green(&run_many(&plan, |_| ()), 8);
     }
+}
+
+#[cfg(feature = "stores")]
+#[test]
+fn the_same_trace_gives_the_same_answers_and_the_same_rows_on_postgresql() {
+    if windlass_tests::postgres_server::PostgresServer::shared().is_none() {
+        return;
+    }
+    let set = Overrides { jobs: Some(12), millis: Some(4_000), ..Overrides::default() };
+    let plan = Plan { set, ..plan(StoreKind::Postgres, 4) };
+    assert_green(&run_many(&plan, |_| ()), 4);
 }
 
 #[test]

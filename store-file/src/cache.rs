@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use windlass_core::store::Changes;
-use windlass_core::{Job, Queue, View};
+use windlass_core::{Job, Queue, QueueName, View};
 
 use crate::{Heads, Pair, Recent};
 
@@ -22,12 +22,14 @@ pub struct Cache {
 
 impl Cache {
     /// Begins a transaction at this version of the data: one that another process changed is not
-    /// known.
-    pub fn begin(&mut self, version: i64) {
-        if self.version != Some(version) {
+    /// known. Returns whether it is known.
+    pub fn begin(&mut self, version: i64) -> bool {
+        let known = self.version == Some(version);
+        if !known {
             self.forget();
             self.version = Some(version);
         }
+        known
     }
 
     /// Gives up everything that is known.
@@ -41,10 +43,13 @@ impl Cache {
         &mut self,
         changes: Changes,
         mut pair: impl FnMut(&Job) -> Result<Pair, E>,
-        mut queue: impl FnMut(&Queue) -> Result<i64, E>,
+        mut queue: impl FnMut(&QueueName) -> Result<i64, E>,
     ) -> Result<(), E> {
         for changed in &changes.queues {
-            self.queues.insert(queue(changed)?, changed.clone());
+            self.queues.insert(queue(&changed.name)?, changed.clone());
+        }
+        for dropped in &changes.dropped_queues {
+            self.queues.remove(&queue(dropped)?);
         }
         // Most batches are of one queue and kind.
         let mut latest: Option<(&Job, Pair)> = None;
@@ -58,7 +63,7 @@ impl Cache {
         };
         for moved in changes.updates.iter().chain(&changes.removes) {
             if moved.from.view == View::Queued {
-                self.heads.remove(pair_of(&moved.job)?);
+                self.heads.remove(pair_of(&moved.job)?, moved.from.rank);
             }
         }
         let updates = changes.updates.iter().map(|moved| &moved.job);

@@ -1,11 +1,13 @@
 //! The leased jobs as this process has last written them: most jobs that are settled or heard from
 //! were claimed by it a moment ago, and need not be read again.
 //!
-//! A row is as it was left until somebody else commits or a transaction fails. The store knows
+//! A row is as it was left until another process commits or a transaction fails. The store knows
 //! when, and has everything forgotten then.
 
 use windlass_core::store::Changes;
 use windlass_core::{Job, JobId};
+
+use crate::Lookup;
 
 /// How many rows are remembered.
 const MOST: usize = 10_000;
@@ -14,27 +16,26 @@ const MOST: usize = 10_000;
 /// for each that comes and goes.
 #[derive(Debug, Default)]
 pub struct Recent {
-    #[expect(clippy::disallowed_types, reason = "it is never walked")]
-    jobs: std::collections::HashMap<JobId, Job>,
+    jobs: Lookup<Job>,
 }
 
 impl Recent {
     /// A row, which is then no longer remembered: whoever asks for it mostly writes it.
     pub fn take(&mut self, id: JobId) -> Option<Job> {
-        self.jobs.remove(&id)
+        self.jobs.remove(id.get())
     }
 
     /// Follows what was written. If the transaction fails, everything must be forgotten.
     pub fn absorb(&mut self, changes: Changes) {
         for moved in &changes.removes {
-            self.jobs.remove(&moved.job.id);
+            self.jobs.remove(moved.job.id.get());
         }
         let updates = changes.updates.into_iter().map(|moved| moved.job);
         for job in changes.inserts.into_iter().chain(updates) {
-            if job.lease().is_some() && self.jobs.len() < MOST {
-                self.jobs.insert(job.id, job);
+            if job.lease().is_some() && self.jobs.has_room(MOST) {
+                self.jobs.insert(job.id.get(), job);
             } else {
-                self.jobs.remove(&job.id);
+                self.jobs.remove(job.id.get());
             }
         }
     }

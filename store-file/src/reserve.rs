@@ -6,22 +6,33 @@ use windlass_core::store::{Batch, Cause, CommitError};
 
 /// How many bytes of a disk new jobs leave free: more than a store writes, before it notices, to
 /// put away what it has already taken.
-const RESERVE: u64 = 32 * 1024 * 1024;
+pub(crate) const RESERVE: u64 = 32 * 1024 * 1024;
 
 /// Refuses a batch that brings new jobs when the disk of this file has little space left.
 pub fn leave_reserve(file: &Path, batch: &Batch) -> Result<(), CommitError> {
     if batch.enqueues.is_empty() {
         return Ok(());
     }
+    short_of_space(file).map_or(Ok(()), |cause| Err(CommitError::Full(cause)))
+}
+
+/// Why the disk of this file has no space for new jobs, if it has none.
+pub fn short_of_space(file: &Path) -> Option<Cause> {
     // A file system that cannot say is written until it refuses.
-    let Ok(disk) = rustix::fs::statvfs(file) else { return Ok(()) };
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    if free >= RESERVE {
-        return Ok(());
-    }
-    Err(CommitError::Full(Cause::new(&format!(
-        "the disk has {} MiB left, and the last {} MiB are kept for jobs that are stored already",
-        free >> 20,
-        RESERVE >> 20,
-    ))))
+    let free = free(file)?;
+    let cause = || {
+        Cause::new(&format!(
+            "the disk has {} MiB left, and the last {} MiB are kept for jobs that are stored \
+             already",
+            free >> 20,
+            RESERVE >> 20,
+        ))
+    };
+    (free < RESERVE).then(cause)
+}
+
+/// How many bytes are free on the disk of this file, if the file system says.
+pub fn free(file: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(file).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }

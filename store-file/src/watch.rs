@@ -1,7 +1,7 @@
 //! A file in use: is it there, is it the same, may it be written?
 //!
 //! A database goes on writing into a file that was deleted or replaced, and commits would be
-//! acknowledged that nobody finds again. So the files are looked at around every commit. They are
+//! acknowledged that cannot be found again. So the files are checked around every commit. They are
 //! never opened for it: closing a file drops the locks that the process holds on it.
 
 use std::fs;
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use windlass_core::store::{Cause, CommitError, StoreError};
 
-/// What somebody did to a file.
+/// What was done to a file in use.
 #[derive(Debug, Error)]
 pub enum FileChanged {
     /// It has no such name any more.
     #[error("{0} was deleted or moved while it was in use")]
     Gone(PathBuf),
-    /// Its name stands for another file.
+    /// Its name refers to another file.
     #[error("{0} was replaced by another file while it was in use")]
     Replaced(PathBuf),
     /// It is shorter than it was left.

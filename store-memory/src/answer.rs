@@ -7,8 +7,9 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound;
 
 use windlass_core::store::{
-    Answers, ByteBudget, Candidate, Candidates, Cursor, DeadFound, DeadJob, DeadPage, ExpiredPage,
-    Filter, FinishedPage, JobPage, KeyFound, KindFound, Questions, QueueFound, Want,
+    Answers, ByteBudget, Candidate, Candidates, Cursor, DeadFound, DeadJob, DeadPage, EmptyQueues,
+    ExpiredPage, FigurePage, FigureRow, Filter, FinishedPage, JobPage, KeyFound, KindFound,
+    Questions, QueueFound, QueueSweep, Want,
 };
 use windlass_core::{Gate, IdempotencyKey, Job, JobId, Kind, Payload, QueueName, View, Wall};
 
@@ -55,6 +56,9 @@ impl<'a> Finder<'a> {
             dead: asked.dead.iter().map(|page| self.dead(page)).collect(),
             orphans: asked.orphans.map(|limit| self.orphans(now, limit)).unwrap_or_default(),
             silent: asked.silent.is_some_and(|age| self.has_silent(now.minus(age))),
+            empty_queues: asked.empty_queues.as_ref().map(|p| self.empty(p)).unwrap_or_default(),
+            figures: asked.figures.iter().map(|key| tables.figures.get(key).cloned()).collect(),
+            old_figures: asked.old_figures.iter().map(|page| self.figures(now, *page)).collect(),
             candidates: asked.wants.iter().map(|want| self.candidates(want)).collect(),
             payloads: asked.payloads.iter().filter_map(|id| tables.payload(*id)).collect(),
             ids: Vec::new(),
@@ -126,7 +130,7 @@ impl<'a> Finder<'a> {
         let page: Vec<Cursor> = page.copied().collect();
         let next = page.last().copied().filter(|_| page.len() == asked.limit);
         let (queue, kind) = (asked.queue.clone(), asked.kind.clone());
-        let filter = Filter { view: None, queue, kind };
+        let filter = Filter { queue, kind, ..Filter::default() };
         let jobs = page.iter().filter_map(|place| self.free(place.id));
         let jobs = jobs.filter(|job| filter.includes(job)).map(|job| {
             let error = self.tables.errors.get(&job.id).cloned();
@@ -146,6 +150,28 @@ impl<'a> Finder<'a> {
     fn has_silent(&self, before: Wall) -> bool {
         let marker = self.tables.markers.values().any(|marker| marker.at < before);
         marker || self.tables.workers.values().any(|seen| seen.last < before)
+    }
+
+    /// The queues of a page that have no jobs. One that another transaction holds is left out.
+    fn empty(&self, page: &QueueSweep) -> EmptyQueues {
+        let from = page.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let looked_at = self.tables.queues.range((from, Bound::Unbounded)).take(page.limit);
+        let looked_at: Vec<&QueueTable> = looked_at.map(|(_, table)| table).collect();
+        let last = looked_at.last().filter(|_| looked_at.len() == page.limit);
+        let next = last.map(|table| table.queue.name.clone());
+        let free = |name: &QueueName| {
+            self.locks.is_free(self.by, &Resource::Queue(QueueName::clone(name)))
+        };
+        let empty = looked_at.iter().filter(|table| table.kinds.is_empty());
+        let empty = empty.filter(|table| free(&table.queue.name));
+        EmptyQueues { queues: empty.map(|table| table.queue.clone()).collect(), next }
+    }
+
+    fn figures(&self, now: Wall, page: FigurePage) -> Vec<FigureRow> {
+        let (from, to) = (Wall::new(i64::MIN), now.minus(page.age));
+        let rows = self.tables.figure_rows(page.span, Bound::Included(from), Bound::Included(to));
+        let free = |row: &FigureRow| self.locks.is_free(self.by, &Resource::Figures(row.key));
+        rows.filter(free).take(page.limit).collect()
     }
 
     /// The best-ranked ready jobs of a demand, merged from its queues and kinds.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use windlass_core::store::FigureKey;
 use windlass_core::{IdempotencyKey, JobId, ProcessId, QueueName};
 
 /// A transaction, by its number. Later ones have greater numbers.
@@ -14,6 +15,7 @@ pub(crate) enum Resource {
     Job(JobId),
     Key(IdempotencyKey),
     Queue(QueueName),
+    Figures(FigureKey),
 }
 
 /// How it is held.
@@ -83,6 +85,10 @@ impl Locks {
     pub(crate) fn end(&mut self, by: TransactionId) {
         let Some(live) = self.live.remove(&by) else { return };
         self.releases += 1;
+        if self.live.is_empty() {
+            self.held.clear();
+            return;
+        }
         for resource in live.held {
             let Some(holders) = self.held.get_mut(&resource) else { continue };
             holders.shared.remove(&by);
@@ -91,6 +97,11 @@ impl Locks {
                 self.held.remove(&resource);
             }
         }
+    }
+
+    /// Whether some transaction is not over.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.live.is_empty()
     }
 
     /// Whether some transaction of this process is not over.
@@ -139,6 +150,9 @@ impl Locks {
 
     /// The other transactions whose locks are in the way.
     fn blockers(&self, by: TransactionId, resource: &Resource, mode: Mode) -> Vec<TransactionId> {
+        if self.live.len() == 1 {
+            return Vec::new();
+        }
         let Some(holders) = self.held.get(resource) else { return Vec::new() };
         let shared = holders.shared.iter().filter(|_| mode == Mode::Exclusive);
         let all = holders.exclusive.iter().chain(shared).copied();

@@ -5,7 +5,8 @@ use std::ops::Bound;
 use std::sync::{PoisonError, RwLockReadGuard};
 
 use windlass_core::store::{
-    Cursor, Dump, Filter, JobDetail, Listing, Page, Reader, StoreError, WorkerRow,
+    Cursor, Dump, FigureRange, FigureRow, Filter, JobDetail, Listing, Page, Reader, StoreError,
+    WorkerRow,
 };
 use windlass_core::{
     Attempt, Epoch, Job, JobId, KeyRecord, QueueName, QueueRow, SettingKey, SettingValue, View,
@@ -77,8 +78,17 @@ impl Reader for MemoryReader {
         Ok(tables.settings.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
+    fn figures(&mut self, ranges: &[FigureRange]) -> Found<Vec<FigureRow>> {
+        let tables = self.tables();
+        let rows = ranges.iter().flat_map(|FigureRange { span, from, to }| {
+            tables.figure_rows(*span, Bound::Included(*from), Bound::Excluded(*to))
+        });
+        Ok(rows.collect())
+    }
+
     fn dump(&mut self) -> Found<Dump> {
         let tables = self.tables();
+        let row = |key, data: &Vec<u8>| FigureRow { key, data: data.clone() };
         Ok(Dump {
             next_id: tables.next_id(),
             jobs: tables.jobs.keys().filter_map(|id| tables.detail(*id)).collect(),
@@ -88,6 +98,7 @@ impl Reader for MemoryReader {
             workers: tables.worker_rows(),
             settings: tables.settings.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
             markers: tables.markers.values().copied().collect(),
+            figures: tables.figures.iter().map(|(key, data)| row(*key, data)).collect(),
         })
     }
 }

@@ -185,7 +185,13 @@ impl MemoryStore {
             let releases = self.shared.locks().releases;
             let answers = match transaction.ask(&asked, now) {
                 Asked::Answers(answers) => answers,
-                Asked::Deadlock | Asked::Conflict => return Err(Conflict),
+                Asked::Conflict => return Err(Conflict),
+                Asked::Deadlock => {
+                    drop(transaction);
+                    self.pass(CommitPoint::Waiting);
+                    self.shared.give_way();
+                    return Err(Conflict);
+                }
                 Asked::Wait => {
                     self.pass(CommitPoint::Waiting);
                     self.shared.wait(releases);
@@ -233,7 +239,7 @@ impl Store for MemoryStore {
 
     fn commit(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
         if self.poisoned {
-            let cause = Cause::new("the store failed before and was not opened anew");
+            let cause = Cause::new("the store failed before and was not reopened");
             return Err(CommitError::Fatal { cause, outcomes: None });
         }
         let fault = self.faults.pop_front().flatten();
@@ -250,7 +256,7 @@ impl Store for MemoryStore {
 
     fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
         if self.poisoned {
-            return Err(StoreError::Fatal(Cause::new("the store was not opened anew")));
+            return Err(StoreError::Fatal(Cause::new("the store was not reopened")));
         }
         if self.shared.locks().has_live(batch.process) {
             return Err(StoreError::Busy(Cause::new("its transaction is not over yet")));

@@ -2,15 +2,17 @@
 //! change together, in [`Tables::write`] and nowhere else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, RwLock};
 
 use windlass_core::store::{
-    Changes, CountDelta, Cursor, Doc, JobDetail, Marker, Moved, Worker, WorkerRow,
+    Changes, CountDelta, Cursor, Doc, FigureKey, FigureRow, JobDetail, Marker, Moved, Worker,
+    WorkerRow,
 };
 use windlass_core::{
     Attempt, Counts, Epoch, Excerpt, IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Kind,
-    Payload, ProcessId, Queue, QueueName, QueueRow, Rank, SettingKey, SettingValue, View, Wall,
-    WorkerId,
+    Payload, ProcessId, Queue, QueueName, QueueRow, Rank, SettingKey, SettingValue, Span, View,
+    Wall, WorkerId,
 };
 
 /// Everything the store holds.
@@ -42,6 +44,7 @@ pub(crate) struct Tables {
     pub(crate) workers: BTreeMap<WorkerId, Seen>,
     pub(crate) settings: BTreeMap<SettingKey, SettingValue>,
     pub(crate) markers: BTreeMap<ProcessId, Marker>,
+    pub(crate) figures: BTreeMap<FigureKey, Vec<u8>>,
 }
 
 /// A queue, its counters, and its ready jobs.
@@ -100,6 +103,9 @@ impl Tables {
         for delta in changes.counts {
             self.add_counts(&delta);
         }
+        for name in &changes.dropped_queues {
+            self.queues.remove(name);
+        }
         for (key, value) in changes.settings {
             match value {
                 Some(value) => self.settings.insert(key, value),
@@ -120,6 +126,12 @@ impl Tables {
         if let Some(before) = changes.drop_silent {
             self.markers.retain(|_, marker| marker.at >= before);
             self.workers.retain(|_, seen| seen.last >= before);
+        }
+        for FigureRow { key, data } in changes.figures {
+            self.figures.insert(key, data);
+        }
+        for key in changes.dropped_figures {
+            self.figures.remove(&key);
         }
         if let Some(marker) = changes.marker {
             self.markers.insert(marker.batch.process, marker);
@@ -242,6 +254,21 @@ impl Tables {
             progress: self.docs.get(&(id, Doc::Progress)).cloned(),
             last_error: self.errors.get(&id).cloned(),
         })
+    }
+
+    /// The rows of figures of a span whose slot starts within these bounds, by key.
+    pub(crate) fn figure_rows(
+        &self,
+        span: Span,
+        from: Bound<Wall>,
+        to: Bound<Wall>,
+    ) -> impl Iterator<Item = FigureRow> {
+        let key = |slot, process| FigureKey { span, slot, process: ProcessId(process) };
+        let (first, last) = (key(Wall::new(i64::MIN), 0), key(Wall::MAX, u64::MAX));
+        let rows = self.figures.range(first..=last);
+        let within = move |key: &FigureKey| (from, to).contains(&key.slot);
+        let rows = rows.filter(move |(key, _)| within(key));
+        rows.map(|(key, data)| FigureRow { key: *key, data: data.clone() })
     }
 
     pub(crate) fn worker_rows(&self) -> Vec<WorkerRow> {

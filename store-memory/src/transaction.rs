@@ -40,6 +40,16 @@ impl SharedState {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Blocks until one of the other transactions has ended, if there are any. A victim of a
+    /// deadlock that tried again at once could meet it over and over, until the other thread runs.
+    pub(crate) fn give_way(&self) {
+        let mut locks = self.locks();
+        let releases = locks.releases;
+        while locks.releases == releases && locks.has_any() {
+            locks = self.ended.wait(locks).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Blocks until some transaction has ended since there were this many releases.
     pub(crate) fn wait(&self, releases: u64) {
         let mut locks = self.locks();
@@ -141,6 +151,9 @@ impl Transaction {
         for key in &asked.keys {
             locks.take(self.id, Resource::Key(key.clone()), Mode::Exclusive)?;
         }
+        for key in &asked.figures {
+            locks.take(self.id, Resource::Figures(*key), Mode::Exclusive)?;
+        }
         let finder = Finder::new(tables, locks, self.id);
         let mut answers = finder.answer(asked, now);
         let skipped = finder.into_skipped();
@@ -160,9 +173,15 @@ impl Transaction {
 
     /// Holds what was found: it is free, or it would have been left out.
     fn hold_found(&self, locks: &mut Locks, answers: &Answers) -> Result<(), Blocked> {
-        // Keys have no precondition: they are locked in any case.
+        // Keys, queues and figures have no precondition: they are locked in any case.
         for key in &answers.orphans {
             locks.take(self.id, Resource::Key(key.clone()), Mode::Exclusive)?;
+        }
+        for queue in &answers.empty_queues.queues {
+            locks.take(self.id, Resource::Queue(queue.name.clone()), Mode::Exclusive)?;
+        }
+        for row in answers.old_figures.iter().flatten() {
+            locks.take(self.id, Resource::Figures(row.key), Mode::Exclusive)?;
         }
         if self.holding == Holding::Optimistic {
             return Ok(());

@@ -9,8 +9,8 @@ use std::ops::Bound;
 
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use windlass_core::store::{
-    Answers, Candidate, Candidates, DeadFound, DeadJob, DeadPage, ExpiredPage, Filter,
-    FinishedPage, JobPage, KeyFound, KindFound, Questions, QueueFound, Want,
+    Answers, Candidate, Candidates, DeadFound, DeadJob, DeadPage, EmptyQueues, ExpiredPage, Filter,
+    FinishedPage, JobPage, KeyFound, KindFound, Questions, QueueFound, QueueSweep, Want,
 };
 use windlass_core::{
     Counts, Gate, IdempotencyKey, Job, JobId, Kind, Millis, Queue, QueueName, View, Wall, WorkerId,
@@ -18,8 +18,9 @@ use windlass_core::{
 use windlass_store_file::{Cache, Pair};
 
 use crate::bytes::utf8;
+use crate::figures;
 use crate::find::Rows;
-use crate::names::Names;
+use crate::names::{Known, Names};
 use crate::rows::{self, bad};
 use crate::tables::{
     Access, COUNTS, FAILED, Found, KEYS, LEASED, MARKERS, ORPHANS, QUEUES, WORKERS, cursor_key,
@@ -69,6 +70,13 @@ impl<'a> Transaction<'a> {
         }
         if let Some(age) = asked.silent {
             answers.silent = self.has_silent(self.now.minus(age))?;
+        }
+        if let Some(page) = &asked.empty_queues {
+            answers.empty_queues = self.empty_queues(page)?;
+        }
+        answers.figures = figures::data(self.rows.access, &asked.figures)?;
+        for page in &asked.old_figures {
+            answers.old_figures.push(figures::old(self.rows.access, self.now, *page)?);
         }
         for want in &asked.wants {
             answers.candidates.push(self.candidates(want)?);
@@ -178,7 +186,7 @@ impl<'a> Transaction<'a> {
         let ids: Found<Vec<JobId>> = keys.map(|row| Ok(time_place(row?.0.value())?.id)).collect();
         let page = self.rows.unleased(&ids?)?;
         let (queue, kind) = (asked.queue.clone(), asked.kind.clone());
-        let filter = Filter { view: Some(View::Failed), queue, kind };
+        let filter = Filter { view: Some(View::Failed), queue, kind, ..Filter::default() };
         let last = page.last().filter(|_| page.len() == asked.limit);
         let next = last.map(|job| filter.place(job));
         let mut jobs = Vec::new();
@@ -224,13 +232,14 @@ impl<'a> Transaction<'a> {
     fn candidates(&mut self, want: &Want) -> Found<Candidates> {
         let mut heads = std::mem::take(&mut self.cache.heads);
         if !heads.is_loaded() {
-            heads.load(self.rows.heads()?);
+            heads.load(&self.rows.heads()?);
         }
         let this = RefCell::new(&mut *self);
         let (jobs, next_bytes) = heads.best(
             want,
             |pair| this.borrow_mut().wants(want, pair),
             |pair, after, limit| this.borrow_mut().rows.ready(pair, after, limit),
+            |ranks, budget| this.borrow_mut().rows.candidates(ranks, budget),
         )?;
         self.cache.heads = heads;
         let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
@@ -261,6 +270,21 @@ impl<'a> Transaction<'a> {
         Ok(open && want.demand.kinds.includes(&rows.names.kinds.name(rows.access, kind)?))
     }
 
+    /// The queues of a page that have no jobs.
+    fn empty_queues(&mut self, page: &QueueSweep) -> Found<EmptyQueues> {
+        let Self { rows, cache, totals, .. } = self;
+        let looked_at = Known::page(rows.access, page.after.as_ref(), page.limit)?;
+        let mut found = EmptyQueues::default();
+        for (_, number) in &looked_at {
+            if total(rows, totals, *number)?.is_empty() {
+                found.queues.extend(queue(rows, cache, *number)?.cloned());
+            }
+        }
+        let last = looked_at.last().filter(|_| looked_at.len() == page.limit);
+        found.next = last.map(|(name, _)| name.clone());
+        Ok(found)
+    }
+
     /// Adds the queues that belong to the answers.
     fn queues(&mut self, asked: &Questions, answers: &mut Answers) -> Found<()> {
         let Self { rows, cache, totals, .. } = self;
@@ -273,7 +297,7 @@ impl<'a> Transaction<'a> {
             let counts = if counted { Some(total(rows, totals, number)?) } else { None };
             found.push(QueueFound { queue: queue.clone(), counts });
         }
-        if found.len() < needed.len() {
+        if found.len() < needed.len() || !asked.counted.is_empty() {
             let all = rows.access.open(QUEUES)?.len()?;
             answers.queue_count = usize::try_from(all).unwrap_or(usize::MAX);
         }

@@ -1,53 +1,57 @@
-//! For operators: does the store agree with itself, can it be mended, can it be copied.
+//! For operators: verify, repair and copy a store.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use redb::{
-    Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, Value,
-    WriteTransaction,
+    Database, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable,
+    ReadableTableMetadata, TableDefinition, Value, WriteTransaction,
 };
-use windlass_core::store::{Cause, Disagreement, Dump, StoreError, audit};
+use windlass_core::store::{Audit, Disagreement, StoreError};
 use windlass_core::{
     Counts, Excerpt, Fingerprint, IdempotencyKey, Job, JobId, KeyRecord, Rank, View, WorkerId,
 };
-use windlass_store_file::{directory_of, sync_directory};
+use windlass_store_file::{directory_of, no_room_for, short_of_space, sync_directory};
 
 use crate::bytes::utf8;
-use crate::error::OpenError;
+use crate::error::{OpenError, TxError};
+use crate::figures;
 use crate::find::Rows;
+use crate::index::Index;
 use crate::names::Names;
-use crate::open::copy_target;
+use crate::open::{any_schema, caught, copy_target, read_only};
 use crate::rows::{self, JobRow, bad};
 use crate::slot::Slot;
 use crate::store::RedbStore;
 use crate::tables::{
-    ATTEMPTS, Access, CANCELLED, COUNTS, DONE, ERRORS, FAILED, Found, JOBS, KEYS, LAST_ID, LEASED,
-    META, ORPHANS, PAYLOADS, PROGRESS, READY, RESULTS, SCHEDULED, WAITING, attempt_place,
-    each_table, job_id, orphan_key, pair_key, ready_key, time_key, time_place, time_table,
-    waiting_key,
+    ATTEMPTS, Access, CANCELLED, COUNTS, DONE, ERRORS, FAILED, Found, JOBS, KEYED, KEYS, LAST_ID,
+    LEASED, META, ORPHANS, PAIRS, PAYLOADS, PROGRESS, READY, RESULTS, SCHEDULED, SETTLED,
+    attempt_place, each_table, job_id, job_key, keyed_key, orphan_key, pair_key, ready_key,
+    settled_key, time_key, time_place, time_table,
 };
-use crate::write::{Index, put_keys, written};
-
-/// What a keeper says that has outlived its store.
-const CLOSED: &str = "the store is closed";
+use crate::write::{put_keys, written};
 
 /// Tables whose rows belong to a job.
 const OF_JOBS: [(&str, TableDefinition<'_, u64, &[u8]>); 4] =
     [("payload", PAYLOADS), ("result", RESULTS), ("progress", PROGRESS), ("error", ERRORS)];
 
-/// Checks and copies a store that is in use, from any thread: see [`RedbStore::maintenance`].
-/// It does not keep the file open once the store is gone.
+/// Checks and copies a store, from any thread: see [`RedbStore::maintenance`].
 #[derive(Debug, Clone)]
-pub struct RedbMaintenance(Weak<Slot>);
+pub struct RedbMaintenance {
+    path: PathBuf,
+    /// The database of a store in use, which does not stay open once the store is gone; `None` for
+    /// a file that no process writes.
+    slot: Option<Weak<Slot>>,
+}
 
 impl RedbStore {
     /// A handle that checks and copies the store while it is in use.
     pub fn maintenance(&self) -> RedbMaintenance {
-        RedbMaintenance(Arc::downgrade(&self.slot))
+        let slot = Some(Arc::downgrade(&self.slot));
+        RedbMaintenance { path: self.source.path.clone(), slot }
     }
 
     /// See [`RedbMaintenance::backup`].
@@ -56,49 +60,84 @@ impl RedbStore {
     }
 
     /// Checks every page, recomputes counters, keys and indexes from the rows, and lists everything
-    /// that disagrees. Empty is good. It reads the whole store, and nobody else reads meanwhile.
+    /// that disagrees. An empty list means that all is well. It reads the whole store; other
+    /// readers wait.
     pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
-        let mut opened = self.slot.alone();
+        let mut opened = self.slot.exclusive();
         opened.db().map_err(StoreError::Fatal)?;
         let looked = opened.db.as_mut().map_or(Ok(Vec::new()), inspect);
         self.source.note_size();
         looked.map_err(|error| error.of_read(opened.note(&error)))
     }
 
-    /// Makes derived data agree with the rows again: counters are counted anew, indexes built
-    /// anew, ranks and lengths of payloads set again, and what belongs to no job is removed.
+    /// Makes derived data agree with the rows again: counters are recounted, indexes
+    /// rebuilt, ranks and lengths of payloads set again, and what belongs to no job is removed.
     pub fn repair(&mut self) -> Result<(), StoreError> {
         self.cache.forget();
-        let opened = self.slot.alone();
+        let opened = self.slot.exclusive();
         let db = opened.db().map_err(StoreError::Fatal)?;
-        let mended = || -> Found<()> {
+        let repaired = || -> Found<()> {
             let mut txn = db.begin_write()?;
             txn.set_two_phase_commit(true);
-            mend(&txn)?;
+            repair(&txn)?;
             Ok(txn.commit()?)
         };
-        let result = mended().map_err(|error| error.of_read(opened.note(&error)));
+        let result = repaired().map_err(|error| error.of_read(opened.note(&error)));
         self.source.note_size();
         result
     }
 }
 
 impl RedbMaintenance {
+    /// Checks and copies a store that no process has open. The file is not written.
+    pub fn of(path: &Path) -> Self {
+        Self { path: path.into(), slot: None }
+    }
+
     /// Recomputes counters, keys and indexes from the rows, and lists everything that disagrees.
-    /// Empty is good. It reads the whole store, beside those who write; pages are not checked, for
-    /// which the store would have to stand still: [`RedbStore::verify`] does that.
+    /// An empty list means that all is well. It reads the whole store, while others may write.
+    /// Pages are checked only if no process has the file open: a store in use would have to stop
+    /// for it.
     pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
-        let slot = self.0.upgrade().ok_or_else(|| StoreError::Fatal(Cause::new(CLOSED)))?;
-        slot.read(|txn, _| look(txn))
+        let fatal = |error: TxError| error.of_read(error.cause());
+        if let Some(slot) = &self.slot {
+            return upgrade(slot).map_err(fatal)?.read(|txn, _| look(txn));
+        }
+        let mut db = read_only(&self.path).map_err(|error| error.of_reopen())?;
+        caught(|| inspect(&mut db)).map_err(fatal)
+    }
+
+    /// Like [`verify`](Self::verify), of a copy that no process has open. One of an older schema is
+    /// checked for broken pages only; one of a newer schema, or of another program, is refused.
+    pub fn verify_copy(&self) -> Result<Vec<Disagreement>, OpenError> {
+        let failed = |error: TxError| OpenError::new(&self.path, error);
+        match read_only(&self.path) {
+            Ok(mut db) => caught(|| inspect(&mut db)).map_err(failed),
+            Err(OpenError::Older { .. }) => {
+                let (mut db, _) = any_schema(&self.path)?;
+                let found = caught(|| check_pages(&mut db)).map_err(failed)?;
+                Ok(found.into_iter().collect())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether [`verify`](Self::verify) checks pages too.
+    pub fn checks_pages(&self) -> bool {
+        self.slot.is_none()
     }
 
     /// Copies the store, as it is at one instant, to a file that does not exist yet; the store may
     /// go on writing.
     pub fn backup(&self, to: &Path) -> Result<(), OpenError> {
+        let bytes = fs::metadata(&self.path).map_or(0, |file| file.len());
+        if let Some(why) = no_room_for(to, bytes) {
+            return Err(OpenError::NoRoom { path: to.into(), why: why.to_string() });
+        }
         let target = copy_target(to)?;
         let copied = self.copy_to(target, to);
         if copied.is_err() {
-            // Half a copy is worse than none.
+            // An incomplete copy must not stay.
             let _ = fs::remove_file(to);
         }
         copied
@@ -106,41 +145,60 @@ impl RedbMaintenance {
 
     fn copy_to(&self, target: Database, to: &Path) -> Result<(), OpenError> {
         let failed = |source| OpenError::creating(to, source);
-        let slot = self.0.upgrade().ok_or_else(|| OpenError::new(to, bad(CLOSED)))?;
-        let opened = slot.shared();
-        let copied = || -> Found<()> {
-            let from = opened.db().map_err(bad)?.begin_read()?;
+        let copied = |from: ReadTransaction| -> Found<()> {
             let mut txn = target.begin_write()?;
             txn.set_two_phase_commit(true);
-            copy_tables(&from, &txn)?;
+            copy_tables(&from, &txn, to)?;
             Ok(txn.commit()?)
         };
-        copied().map_err(|error| OpenError::new(to, error))?;
+        let copied = if let Some(slot) = &self.slot {
+            upgrade(slot).and_then(|slot| {
+                let opened = slot.shared();
+                copied(opened.db().map_err(bad)?.begin_read()?)
+            })
+        } else {
+            let db = read_only(&self.path)?;
+            db.begin_read().map_err(Into::into).and_then(copied)
+        };
+        copied.map_err(|error| OpenError::new(to, error))?;
         drop(target);
         File::open(to).and_then(|file| file.sync_all()).map_err(failed)?;
         sync_directory(directory_of(to)).map_err(failed)
     }
 }
 
-fn copy_tables(from: &ReadTransaction, to: &WriteTransaction) -> Found<()> {
+/// The store of a handle, if it is still open.
+fn upgrade(slot: &Weak<Slot>) -> Found<Arc<Slot>> {
+    slot.upgrade().ok_or_else(|| bad("the store is closed"))
+}
+
+fn copy_tables(from: &ReadTransaction, to: &WriteTransaction, path: &Path) -> Found<()> {
     macro_rules! copy {
         ($table:expr) => {
-            copy_table(from, to, $table)?;
+            copy_table(from, to, $table, path)?;
         };
     }
     each_table!(copy);
     Ok(())
 }
 
+/// How many rows are copied between two looks at the space on the disk.
+const ROWS: usize = 1_000;
+
 fn copy_table<K: Key + 'static, V: Value + 'static>(
     from: &ReadTransaction,
     to: &WriteTransaction,
     table: TableDefinition<'_, K, V>,
+    path: &Path,
 ) -> Found<()> {
     let from = from.open(table)?;
     let mut to = to.open(table)?;
     let mut end = to.upper_bound_mut(Bound::<K::SelfType<'_>>::Unbounded)?;
-    for row in from.iter()? {
+    for (copied, row) in from.iter()?.enumerate() {
+        // Others may fill the disk meanwhile.
+        if copied % ROWS == 0 {
+            short_of_space(path).map_or(Ok(()), |why| Err(TxError::NoRoom(why)))?;
+        }
         let (key, value) = row?;
         end.insert_before(key.value(), value.value())?;
     }
@@ -150,110 +208,231 @@ fn copy_table<K: Key + 'static, V: Value + 'static>(
 // Looking for disagreements.
 
 fn inspect(db: &mut Database) -> Found<Vec<Disagreement>> {
-    let mut found = Vec::new();
-    if !db.check_integrity()? {
-        found.push(Disagreement("redb found pages out of order, and put them right".into()));
-    }
+    let mut found: Vec<Disagreement> = check_pages(db)?.into_iter().collect();
     found.extend(look(&db.begin_read()?)?);
     Ok(found)
 }
 
+fn check_pages(db: &mut Database) -> Found<Option<Disagreement>> {
+    let found = "redb found pages out of order, and put them right";
+    Ok((!db.check_integrity()?).then(|| Disagreement(found.into())))
+}
+
+/// Everything that disagrees in one snapshot. Rows are looked at one by one, so that the memory it
+/// takes does not grow with the number of jobs.
 fn look(txn: &ReadTransaction) -> Found<Vec<Disagreement>> {
     let mut names = Names::default();
     let mut rows = Rows { access: txn, names: &mut names };
-    let dump = rows.dump()?;
-    let mut found = audit(&dump);
-    found.extend(strays(txn, &dump)?);
-    found.extend(indexes(&mut rows, &dump)?);
-    Ok(found)
+    let mut audit = Audit::new(rows.next_id()?);
+    let mut indexes = Indexes::new(txn)?;
+    check_jobs(&mut rows, &mut audit, &mut indexes)?;
+    check_keys(&mut rows, &mut audit, &mut indexes)?;
+    indexes.finish(&mut audit)?;
+    check_attempts(txn, &mut audit)?;
+    strays(txn, &mut audit)?;
+    figures::all(txn)?.iter().for_each(|row| audit.figures(row));
+    Ok(audit.finish(&rows.all_queues()?))
 }
 
-/// Texts and attempts that belong to no job.
-fn strays(txn: &ReadTransaction, dump: &Dump) -> Found<Vec<Disagreement>> {
-    let jobs: BTreeSet<u64> = dump.jobs.iter().map(|row| row.job.id.get()).collect();
-    let mut found = Vec::new();
+/// How many jobs are read together.
+const CHUNK: usize = 256;
+
+fn check_jobs(
+    rows: &mut Rows<'_, &ReadTransaction>,
+    audit: &mut Audit,
+    indexes: &mut Indexes,
+) -> Found<()> {
+    let (jobs, keys) = (rows.access.open(JOBS)?, rows.access.open(KEYS)?);
+    let mut ids = jobs.iter()?.map(|row| job_id(row?.0.value()));
+    loop {
+        let chunk: Vec<JobId> = ids.by_ref().take(CHUNK).collect::<Found<_>>()?;
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        for job in rows.indexed(&chunk)? {
+            let named = match &job.idempotency_key {
+                Some(key) => keys
+                    .get(key.as_str().as_bytes())?
+                    .map(|row| rows::key_record(key.clone(), row.value()).map(|record| record.job)),
+                None => None,
+            };
+            let named = named.transpose()?;
+            let queue = rows.names.queues.number(rows.access, &job.queue)?.unwrap_or(0);
+            let kind = rows.names.kinds.number(rows.access, &job.kind)?.unwrap_or(0);
+            indexes.check(&job, queue, kind)?;
+            audit.job(&rows.detail(job)?, named);
+        }
+    }
+}
+
+fn check_keys(
+    rows: &mut Rows<'_, &ReadTransaction>,
+    audit: &mut Audit,
+    indexes: &mut Indexes,
+) -> Found<()> {
+    for row in rows.access.open(KEYS)?.iter()? {
+        let (key, row) = row?;
+        let key = IdempotencyKey::new(utf8(key.value())?).map_err(bad)?;
+        let record = rows::key_record(key, row.value())?;
+        let job = rows.jobs(&[record.job])?.pop().flatten();
+        audit.key(&record, job.as_ref());
+        if let Some(until) = record.orphan_until {
+            let key = orphan_key(until, record.key.as_str().as_bytes());
+            indexes.orphans.expect_raw(&key)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_attempts(txn: &ReadTransaction, audit: &mut Audit) -> Found<()> {
+    let jobs = txn.open(JOBS)?;
+    for row in txn.open(ATTEMPTS)?.iter()? {
+        let (key, row) = row?;
+        let (job, epoch) = attempt_place(key.value())?;
+        rows::attempt(job, epoch, row.value())?;
+        audit.attempt(job, jobs.get(job.get())?.is_some());
+    }
+    Ok(())
+}
+
+/// Texts that belong to no job: both tables are in the order of jobs, and walked side by side.
+fn strays(txn: &ReadTransaction, audit: &mut Audit) -> Found<()> {
     for (name, table) in OF_JOBS {
+        let jobs = txn.open(JOBS)?;
+        let mut ids = jobs.iter()?.map(|row| Found::Ok(row?.0.value()));
+        let mut id = ids.next().transpose()?;
         for row in txn.open(table)?.iter()? {
             let job = row?.0.value();
-            if !jobs.contains(&job) {
-                found.push(Disagreement(format!("a {name} of job {job}, which does not exist")));
+            while id.is_some_and(|id| id < job) {
+                id = ids.next().transpose()?;
+            }
+            if id != Some(job) {
+                audit.say(format!("a {name} of job {job}, which does not exist"));
             }
         }
     }
-    Ok(found)
+    Ok(())
 }
 
-/// The keys by which jobs are found, as the rows say, against those that are there.
-fn indexes(rows: &mut Rows<'_, &ReadTransaction>, dump: &Dump) -> Found<Vec<Disagreement>> {
-    let mut ready = BTreeSet::new();
-    let mut waiting = BTreeSet::new();
-    let mut times: BTreeMap<View, BTreeSet<[u8; 16]>> = BTreeMap::new();
-    for row in &dump.jobs {
-        let job = &row.job;
-        let queue = rows.names.queues.number(rows.access, &job.queue)?.unwrap_or(0);
-        let kind = rows.names.kinds.number(rows.access, &job.kind)?.unwrap_or(0);
+/// The keys by which jobs are found: each that the rows ask for is looked up, and what is left over
+/// in the tables is counted.
+struct Indexes {
+    ready: Expected<&'static [u8; 34], ()>,
+    pairs: Expected<&'static [u8; 16], ()>,
+    settled: Expected<&'static [u8; 25], ()>,
+    keyed: Expected<&'static [u8], ()>,
+    orphans: Expected<&'static [u8], ()>,
+    leased: Expected<&'static [u8; 16], &'static [u8]>,
+    /// By time, in the order of [`View::ALL`].
+    times: [Option<Expected<&'static [u8; 16], ()>>; View::ALL.len()],
+}
+
+impl Indexes {
+    fn new(txn: &ReadTransaction) -> Found<Self> {
+        let mut times = [const { None }; View::ALL.len()];
+        for view in View::ALL {
+            times[view.index()] = time_table(view)
+                .map(|table| Expected::new(txn, view.as_str(), table))
+                .transpose()?;
+        }
+        Ok(Self {
+            ready: Expected::new(txn, "ready", READY)?,
+            pairs: Expected::new(txn, "pair", PAIRS)?,
+            settled: Expected::new(txn, "settled", SETTLED)?,
+            keyed: Expected::new(txn, "keyed", KEYED)?,
+            orphans: Expected::new(txn, "orphan", ORPHANS)?,
+            leased: Expected::new(txn, "leased", LEASED)?,
+            times,
+        })
+    }
+
+    /// Looks up the keys of a job.
+    fn check(&mut self, job: &Job, queue: u32, kind: u32) -> Found<()> {
         let view = job.state.view();
-        if view == View::Queued {
-            ready.insert(ready_key(queue, kind, job.rank));
-            waiting.insert(waiting_key(queue, job.run_at, job.id.get()));
-        } else {
-            times.entry(view).or_default().insert(time_key(job.index_key().at, job.id.get()));
+        let (id, place) = (job.id.get(), time_key(job.index_key().at, job.id.get()));
+        self.pairs.expect(&job_key(queue, kind, id))?;
+        if let Some(key) = &job.idempotency_key {
+            self.keyed.expect_raw(&keyed_key(key.as_str(), id))?;
         }
-    }
-    let access = rows.access;
-    let mut found = Vec::new();
-    found.extend(differ("ready", &ready, &keys_of(access, READY)?));
-    found.extend(differ("waiting", &waiting, &keys_of(access, WAITING)?));
-    for view in View::ALL {
-        let expected = times.remove(&view).unwrap_or_default();
-        if let Some(table) = time_table(view) {
-            found.extend(differ(view.as_str(), &expected, &keys_of(access, table)?));
-        } else if view == View::Processing {
-            found.extend(differ("leased", &expected, &keys_of(access, LEASED)?));
+        match view {
+            View::Queued => self.ready.expect(&ready_key(queue, kind, job.rank))?,
+            View::Processing => self.leased.expect(&place)?,
+            _ => self.settled.expect(&settled_key(queue, kind, view, place))?,
         }
+        if let Some(times) = &mut self.times[view.index()] {
+            times.expect(&place)?;
+        }
+        Ok(())
     }
-    let orphan =
-        |record: &KeyRecord| Some(orphan_key(record.orphan_until?, record.key.as_str().as_bytes()));
-    let expected: BTreeSet<Vec<u8>> = dump.keys.iter().filter_map(orphan).collect();
-    let mut stored = BTreeSet::new();
-    for row in access.open(ORPHANS)?.iter()? {
-        stored.insert(row?.0.value().to_vec());
+
+    fn finish(self, audit: &mut Audit) -> Found<()> {
+        self.ready.finish(audit)?;
+        self.pairs.finish(audit)?;
+        self.settled.finish(audit)?;
+        self.keyed.finish(audit)?;
+        self.orphans.finish(audit)?;
+        self.leased.finish(audit)?;
+        self.times.into_iter().flatten().try_for_each(|times| times.finish(audit))
     }
-    found.extend(differ("orphan", &expected, &stored));
-    Ok(found)
 }
 
-fn keys_of<const N: usize, V: Value + 'static>(
-    txn: &ReadTransaction,
-    table: TableDefinition<'_, &'static [u8; N], V>,
-) -> Found<BTreeSet<[u8; N]>> {
-    let mut keys = BTreeSet::new();
-    for row in txn.open(table)?.iter()? {
-        keys.insert(*row?.0.value());
-    }
-    Ok(keys)
+/// A table of keys, with how many of those that it must have were found and missed. No two rows ask
+/// for the same key.
+struct Expected<K: Key + 'static, V: Value + 'static> {
+    name: &'static str,
+    table: ReadOnlyTable<K, V>,
+    found: u64,
+    missing: u64,
 }
 
-fn differ<K: Ord + std::fmt::Debug>(
-    name: &str,
-    expected: &BTreeSet<K>,
-    stored: &BTreeSet<K>,
-) -> Option<Disagreement> {
-    if expected == stored {
-        return None;
+impl<K: Key + 'static, V: Value + 'static> Expected<K, V> {
+    fn new(
+        txn: &ReadTransaction,
+        name: &'static str,
+        table: TableDefinition<'_, K, V>,
+    ) -> Found<Self> {
+        Ok(Self { name, table: txn.open(table)?, found: 0, missing: 0 })
     }
-    let missing = expected.difference(stored).count();
-    let strays = stored.difference(expected).count();
-    let text = format!("the {name} keys do not match the rows: {missing} missing, {strays} strays");
-    Some(Disagreement(text))
+
+    fn count(&mut self, is_there: bool) {
+        let count = if is_there { &mut self.found } else { &mut self.missing };
+        *count += 1;
+    }
+
+    fn finish(self, audit: &mut Audit) -> Found<()> {
+        let Self { name, table, found, missing } = self;
+        let strays = table.len()?.saturating_sub(found);
+        if missing > 0 || strays > 0 {
+            audit.say(format!(
+                "the {name} keys do not match the rows: {missing} missing, {strays} strays"
+            ));
+        }
+        Ok(())
+    }
 }
 
-// Mending.
+impl<const N: usize, V: Value + 'static> Expected<&'static [u8; N], V> {
+    fn expect(&mut self, key: &[u8; N]) -> Found<()> {
+        let is_there = self.table.get(key)?.is_some();
+        self.count(is_there);
+        Ok(())
+    }
+}
 
-fn mend(txn: &WriteTransaction) -> Found<()> {
+impl Expected<&'static [u8], ()> {
+    fn expect_raw(&mut self, key: &[u8]) -> Found<()> {
+        let is_there = self.table.get(key)?.is_some();
+        self.count(is_there);
+        Ok(())
+    }
+}
+
+// Repair.
+
+fn repair(txn: &WriteTransaction) -> Found<()> {
     let stored = stored_rows(txn)?;
     remove_strays(txn, &stored)?;
-    mend_leases(txn, &stored)?;
+    repair_leases(txn, &stored)?;
     let mut names = Names::default();
     let mut rows = Rows { access: txn, names: &mut names };
     let mut jobs: Vec<(Job, rows::Numbers)> = Vec::with_capacity(stored.len());
@@ -263,10 +442,10 @@ fn mend(txn: &WriteTransaction) -> Found<()> {
         let lease = if row.view == View::Processing { leases.next() } else { None };
         jobs.push((rows.job(id, &row, lease)?, numbers));
     }
-    mend_derived(txn, &mut jobs)?;
+    repair_derived(txn, &mut jobs)?;
     build_indexes(txn, &jobs)?;
-    count_anew(txn, &jobs)?;
-    mend_keys(txn, &jobs)?;
+    recount(txn, &jobs)?;
+    repair_keys(txn, &jobs)?;
     let no_error =
         written(|out| rows::put_error(out, &Excerpt::stored("the error was lost", false)));
     let mut errors = txn.open(ERRORS)?;
@@ -301,9 +480,9 @@ fn remove_strays(txn: &WriteTransaction, jobs: &BTreeMap<JobId, JobRow>) -> Foun
     Ok(())
 }
 
-/// Leases of no job go; a leased job whose holder is not known any more gets one that nobody is, so
-/// that its lease runs out.
-fn mend_leases(txn: &WriteTransaction, jobs: &BTreeMap<JobId, JobRow>) -> Found<()> {
+/// Removes leases of no job. A leased job whose holder is unknown gets a holder that does not
+/// exist, so that its lease expires.
+fn repair_leases(txn: &WriteTransaction, jobs: &BTreeMap<JobId, JobRow>) -> Found<()> {
     let mut leased = txn.open(LEASED)?;
     let held = |key: &[u8; 16]| {
         let row = time_place(key).ok().and_then(|place| Some((place.at, jobs.get(&place.id)?)));
@@ -322,7 +501,7 @@ fn mend_leases(txn: &WriteTransaction, jobs: &BTreeMap<JobId, JobRow>) -> Found<
 }
 
 /// What rows keep although it follows from something else: their rank, the length of their payload.
-fn mend_derived(txn: &WriteTransaction, jobs: &mut [(Job, rows::Numbers)]) -> Found<()> {
+fn repair_derived(txn: &WriteTransaction, jobs: &mut [(Job, rows::Numbers)]) -> Found<()> {
     let (payloads, mut table) = (txn.open(PAYLOADS)?, txn.open(JOBS)?);
     for (job, numbers) in jobs {
         let payload = payloads.get(job.id.get())?;
@@ -340,7 +519,9 @@ fn mend_derived(txn: &WriteTransaction, jobs: &mut [(Job, rows::Numbers)]) -> Fo
 
 fn build_indexes(txn: &WriteTransaction, jobs: &[(Job, rows::Numbers)]) -> Found<()> {
     txn.open(READY)?.retain(|_, ()| false)?;
-    txn.open(WAITING)?.retain(|_, ()| false)?;
+    txn.open(PAIRS)?.retain(|_, ()| false)?;
+    txn.open(SETTLED)?.retain(|_, ()| false)?;
+    txn.open(KEYED)?.retain(|_, ()| false)?;
     for table in [SCHEDULED, DONE, FAILED, CANCELLED] {
         txn.open(table)?.retain(|_, ()| false)?;
     }
@@ -351,7 +532,7 @@ fn build_indexes(txn: &WriteTransaction, jobs: &[(Job, rows::Numbers)]) -> Found
     index.write(txn)
 }
 
-fn count_anew(txn: &WriteTransaction, jobs: &[(Job, rows::Numbers)]) -> Found<()> {
+fn recount(txn: &WriteTransaction, jobs: &[(Job, rows::Numbers)]) -> Found<()> {
     let mut counted: BTreeMap<(u32, u32), Counts> = BTreeMap::new();
     for (job, numbers) in jobs {
         counted.entry((numbers.queue, numbers.kind)).or_default().add(job.state.view());
@@ -367,7 +548,7 @@ fn count_anew(txn: &WriteTransaction, jobs: &[(Job, rows::Numbers)]) -> Found<()
 }
 
 /// Keys name jobs that exist and carry them, or are orphans; unfinished jobs have their keys.
-fn mend_keys(txn: &WriteTransaction, jobs: &[(Job, rows::Numbers)]) -> Found<()> {
+fn repair_keys(txn: &WriteTransaction, jobs: &[(Job, rows::Numbers)]) -> Found<()> {
     let by_id: BTreeMap<JobId, &Job> = jobs.iter().map(|(job, _)| (job.id, job)).collect();
     let mut kept: BTreeMap<IdempotencyKey, KeyRecord> = BTreeMap::new();
     for row in txn.open(KEYS)?.iter()? {

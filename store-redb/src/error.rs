@@ -14,9 +14,9 @@ pub enum OpenError {
     /// The directory or the file could not be made.
     #[error("cannot create {path}: {source}")]
     Create {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Another process, or another store of this one, has the file open.
@@ -25,7 +25,7 @@ pub enum OpenError {
          end that process, or give the path of another file"
     )]
     Locked {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The file or its directory may not be written.
@@ -34,23 +34,23 @@ pub enum OpenError {
          user"
     )]
     ReadOnly {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// There is no space left.
     #[error("no space left to open {path}: {source}; free some space")]
     Full {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is not ours.
+    /// The file is not a Windlass store.
     #[error("{path} is not a Windlass store: {what}; give the path of another file")]
     Foreign {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
         /// What it is.
         what: String,
@@ -61,17 +61,38 @@ pub enum OpenError {
          run that version, or restore a backup made before the upgrade"
     )]
     Newer {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
         /// Its schema.
         found: u64,
         /// The newest schema known here.
         known: u64,
     },
+    /// An older version of Windlass wrote the file, and it was opened for reading alone.
+    #[error(
+        "{path} was written by an older Windlass (schema {found}, this one reads {known}); \
+         back the file up, then start `windlass serve` on it once: that upgrades it"
+    )]
+    Older {
+        /// The path of the file.
+        path: PathBuf,
+        /// Its schema.
+        found: u64,
+        /// The schema that can be read.
+        known: u64,
+    },
+    /// The disk has no room for a copy.
+    #[error("cannot copy to {path}: {why}")]
+    NoRoom {
+        /// The path of the file.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
+    },
     /// What is stored cannot be trusted.
     #[error("{path} is corrupt: {what}; run `windlass doctor`, or restore a backup")]
     Corrupt {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
         /// What was found.
         what: String,
@@ -79,9 +100,9 @@ pub enum OpenError {
     /// redb refused for another reason.
     #[error("cannot open {path}: {source}")]
     Redb {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: Box<redb::Error>,
     },
 }
@@ -91,6 +112,7 @@ impl OpenError {
         let path = path.to_path_buf();
         match error.into() {
             TxError::BadRow(what) => Self::Corrupt { path, what },
+            TxError::NoRoom(why) => Self::NoRoom { path, why: why.to_string() },
             TxError::Redb(source) => match *source {
                 redb::Error::DatabaseAlreadyOpen => Self::Locked { path },
                 redb::Error::Corrupted(what) => Self::Corrupt { path, what },
@@ -148,6 +170,9 @@ pub(crate) enum TxError {
     /// A row that this code cannot have written.
     #[error("{0}")]
     BadRow(String),
+    /// The disk has no room for a copy.
+    #[error("{0}")]
+    NoRoom(Cause),
 }
 
 macro_rules! from_redb {
@@ -174,12 +199,12 @@ impl From<BadAnswer> for TxError {
     }
 }
 
-/// How bad it is.
+/// What a caller can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// There is no space. redb must be opened anew, which the store does by itself.
+    /// There is no space. redb must be reopened, which the store does by itself.
     Full,
-    /// Everything may work again once the file is opened anew.
+    /// Everything may work again once the file is reopened.
     Fatal,
     /// What is stored cannot be trusted.
     Corrupt,
@@ -187,7 +212,11 @@ pub(crate) enum Class {
 
 impl TxError {
     pub(crate) fn class(&self) -> Class {
-        let Self::Redb(error) = self else { return Class::Corrupt };
+        let error = match self {
+            Self::Redb(error) => error,
+            Self::BadRow(_) => return Class::Corrupt,
+            Self::NoRoom(_) => return Class::Full,
+        };
         match &**error {
             redb::Error::Io(error) if is_full(error.kind()) => Class::Full,
             redb::Error::Corrupted(_)
@@ -203,7 +232,7 @@ impl TxError {
         Cause::new(&self.to_string())
     }
 
-    /// Whether this says no more than that something went wrong before.
+    /// Whether this only reports that there was an earlier error.
     pub(crate) fn is_echo(&self) -> bool {
         let Self::Redb(error) = self else { return false };
         matches!(

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use redb::{ReadableTable, TableDefinition, Value};
-use windlass_core::store::Cursor;
+use windlass_core::store::{ByteBudget, Cursor};
 use windlass_core::{
     Counts, Excerpt, Job, JobId, Kind, Lease, Payload, Queue, QueueName, QueueRow, QueueSettings,
     Rank, State, View, Wall,
 };
-use windlass_store_file::Pair;
+use windlass_store_file::{Heads, Pair};
 
 use crate::bytes::utf8;
 use crate::error::TxError;
@@ -18,8 +18,8 @@ use crate::rows::{self, JobRow, QueueBytes, bad};
 use crate::sorted::get_all;
 use crate::tables::{
     Access, COUNTS, ERRORS, Found, JOBS, LAST_ID, LEASED, META, PAYLOADS, QUEUES, READY, SCHEDULED,
-    cursor_key, job_id, pair, pair_key, pair_numbers, ready_bounds, ready_id, ready_key,
-    ready_place, time_key, time_place,
+    cursor_key, pair, pair_key, pair_numbers, ready_bounds, ready_key, ready_place, time_key,
+    time_place,
 };
 
 /// The rows of a transaction or of a snapshot.
@@ -127,40 +127,72 @@ impl<A: Access> Rows<'_, A> {
         Ok(leases)
     }
 
-    /// Every queue and kind with ready jobs, and the best rank of each: one search per pair.
+    /// Every queue and kind with ready jobs, and the best ranks of each. It walks the table, and
+    /// searches for the next pair where one has many.
     pub(crate) fn heads(&self) -> Found<Vec<(Pair, Rank)>> {
         let ready = self.access.open(READY)?;
-        let mut found = Vec::new();
-        let mut next = ready.first()?.map(|(key, _)| *key.value());
-        while let Some(key) = next {
-            let (pair, rank) = ready_place(&key)?;
-            found.push((pair, rank));
-            let (queue, kind) = pair_numbers(pair)?;
-            let (_, last) = ready_bounds(queue, kind);
-            let behind = (Bound::Excluded(&last), Bound::Unbounded);
-            let first = ready.range::<&[u8; 34]>(behind)?.next().transpose()?;
-            next = first.map(|(key, _)| *key.value());
+        let mut found: Vec<(Pair, Rank)> = Vec::new();
+        let mut from = Bound::Unbounded;
+        loop {
+            let mut of_pair = 0;
+            let range = ready.range::<&[u8; 34]>((from.as_ref(), Bound::Unbounded))?;
+            for row in range {
+                let next = ready_place(row?.0.value())?;
+                let same = found.last().is_some_and(|last| last.0 == next.0);
+                of_pair = if same { of_pair + 1 } else { 1 };
+                found.push(next);
+                if of_pair == Heads::LOADED {
+                    break;
+                }
+            }
+            let Some((pair, _)) = found.last().filter(|_| of_pair == Heads::LOADED) else {
+                return Ok(found);
+            };
+            let (queue, kind) = pair_numbers(*pair)?;
+            from = Bound::Excluded(ready_bounds(queue, kind).1);
         }
-        Ok(found)
     }
 
-    /// The first ready jobs of a queue and kind behind a rank, best first.
+    /// The ranks of the first ready jobs of a queue and kind behind a rank, best first.
     pub(crate) fn ready(
         &mut self,
         pair: Pair,
         after: Option<Rank>,
         limit: usize,
-    ) -> Found<Vec<Job>> {
+    ) -> Found<Vec<Rank>> {
         let (queue, kind) = pair_numbers(pair)?;
         let (first, last) = ready_bounds(queue, kind);
         let after = after.map(|rank| ready_key(queue, kind, rank));
         let from = after.as_ref().map_or(Bound::Included(&first), Bound::Excluded);
         let ready = self.access.open(READY)?;
-        let mut ids = Vec::new();
-        for row in ready.range::<&[u8; 34]>((from, Bound::Included(&last)))?.take(limit) {
-            ids.push(job_id(ready_id(row?.0.value()))?);
-        }
-        self.unleased(&ids)
+        let found = ready.range::<&[u8; 34]>((from, Bound::Included(&last)))?.take(limit);
+        found.map(|row| Ok(ready_place(row?.0.value())?.1)).collect()
+    }
+
+    /// The ready jobs with these ranks, as many as have payloads that fit into the budget; and the
+    /// payload length of the first that does not.
+    pub(crate) fn candidates(
+        &mut self,
+        ranks: &[Rank],
+        budget: &mut ByteBudget,
+    ) -> Found<(Vec<Job>, Option<u32>)> {
+        let ids: Vec<JobId> = ranks.iter().map(|rank| rank.id).collect();
+        let mut found: Vec<Job> = Vec::with_capacity(ids.len());
+        let mut next = None;
+        get_all(&self.access.open(JOBS)?, &ids, |row| {
+            let rank = ranks[found.len()];
+            let row = rows::job_row(row.ok_or_else(|| missing(rank.id))?)?;
+            if row.view != View::Queued || row.rank(rank.id) != rank {
+                return Err(bad(format!("job {} is not ready as it was", rank.id)));
+            }
+            if !budget.takes(row.payload_bytes as usize) {
+                next = Some(row.payload_bytes);
+                return Ok(ControlFlow::Break(()));
+            }
+            found.push(self.job(rank.id, &row, None)?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok((found, next))
     }
 
     /// The jobs in a table by time behind `after` up to `to`, and the instant of the next one.

@@ -1,18 +1,22 @@
-//! Names and retry policies by number, remembered once they were looked up.
+//! Names and retry policies by number, cached once they were looked up.
 //!
-//! Numbers never change, so what is remembered stays true, with one exception: numbers given out
-//! by a transaction that was rolled back. Then everything is forgotten.
+//! Numbers never change and are never used again, so what is cached stays true, with two
+//! exceptions. Numbers given out by a transaction that was rolled back: then the cache is
+//! cleared. Queues that were deleted, and perhaps made again: readers look their numbers up in
+//! each snapshot.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use redb::{ReadableTable, WriteTransaction};
 use windlass_core::{Job, Kind, QueueName, RetryPolicy};
+use windlass_store_file::Lookup;
 
 use crate::bytes::{Bytes, put, utf8};
 use crate::error::TxError;
 use crate::rows::{Numbers, bad};
-use crate::tables::{Access, Found, NAMES, NUMBERS};
+use crate::tables::{Access, Found, META, NAMES, NUMBERS};
 
 /// What was looked up so far.
 #[derive(Debug, Default)]
@@ -25,8 +29,24 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
+    }
+
+    /// Drops the numbers of queues from the cache: some may have been deleted since.
+    pub(crate) fn clear_queue_numbers(&mut self) {
+        self.queues.numbers.clear();
+        self.queues.shared = Lookup::default();
+    }
+
+    /// Deletes the name of a queue; returns its number if it had one, which is not used again.
+    pub(crate) fn drop_queue(
+        &mut self,
+        txn: &WriteTransaction,
+        name: &QueueName,
+    ) -> Found<Option<u32>> {
+        self.latest = None;
+        self.queues.remove(txn, name)
     }
 
     /// The names with a job's numbers.
@@ -56,10 +76,13 @@ impl Names {
         {
             return Ok(*numbers);
         }
+        // Most jobs have the policy of the one before.
+        let retry = self.latest.as_ref().filter(|(_, _, retry, _)| *retry == job.retry);
+        let retry = retry.map(|(.., numbers)| numbers.retry);
         let numbers = Numbers {
             queue: self.queues.ensure(txn, &job.queue)?,
             kind: self.kinds.ensure(txn, &job.kind)?,
-            retry: self.retries.ensure(txn, &job.retry)?,
+            retry: retry.map_or_else(|| self.retries.ensure(txn, &job.retry), Ok)?,
         };
         self.latest = Some((job.queue.clone(), job.kind.clone(), job.retry, numbers));
         Ok(numbers)
@@ -73,6 +96,9 @@ pub(crate) trait Name: Clone {
 
     fn bytes(&self) -> Cow<'_, [u8]>;
 
+    /// The address of its text, if it has one.
+    fn address(&self) -> Option<u64>;
+
     fn of(bytes: &[u8]) -> Found<Self>;
 }
 
@@ -81,6 +107,10 @@ impl Name for QueueName {
 
     fn bytes(&self) -> Cow<'_, [u8]> {
         Cow::Borrowed(self.as_str().as_bytes())
+    }
+
+    fn address(&self) -> Option<u64> {
+        Some(self.address())
     }
 
     fn of(bytes: &[u8]) -> Found<Self> {
@@ -93,6 +123,10 @@ impl Name for Kind {
 
     fn bytes(&self) -> Cow<'_, [u8]> {
         Cow::Borrowed(self.as_str().as_bytes())
+    }
+
+    fn address(&self) -> Option<u64> {
+        Some(self.address())
     }
 
     fn of(bytes: &[u8]) -> Found<Self> {
@@ -111,6 +145,10 @@ impl Name for RetryPolicy {
         Cow::Owned(out)
     }
 
+    fn address(&self) -> Option<u64> {
+        None
+    }
+
     fn of(bytes: &[u8]) -> Found<Self> {
         let mut bytes = Bytes(bytes);
         let mut stored = [0; 5];
@@ -125,33 +163,40 @@ impl Name for RetryPolicy {
 /// The names of one kind that were looked up so far.
 #[derive(Debug)]
 pub(crate) struct Known<T> {
-    names: BTreeMap<u32, T>,
+    names: Lookup<T>,
     numbers: BTreeMap<Box<[u8]>, u32>,
+    /// Numbers by the address of the text, which most jobs share with what was looked up before.
+    /// The names are kept, so no other text gets their addresses.
+    shared: Lookup<(T, u32)>,
 }
 
 impl<T> Default for Known<T> {
     fn default() -> Self {
-        Self { names: BTreeMap::new(), numbers: BTreeMap::new() }
+        Self { names: Lookup::default(), numbers: BTreeMap::new(), shared: Lookup::default() }
     }
 }
 
 impl<T: Name> Known<T> {
     /// The name with this number, which exists.
     pub(crate) fn name(&mut self, access: impl Access, number: u32) -> Found<T> {
-        if let Some(name) = self.names.get(&number) {
+        if let Some(name) = self.names.get(number.into()) {
             return Ok(name.clone());
         }
         let stored = access.open(NAMES)?;
         let Some(bytes) = stored.get(&name_key::<T>(number))? else {
-            return Err(TxError::BadRow(format!("number {number} stands for no name")));
+            return Err(TxError::BadRow(format!("number {number} is the number of no name")));
         };
         let name = T::of(bytes.value())?;
-        self.names.insert(number, name.clone());
+        self.names.insert(number.into(), name.clone());
         Ok(name)
     }
 
     /// The number of a name, if it has one.
     pub(crate) fn number(&mut self, access: impl Access, name: &T) -> Found<Option<u32>> {
+        let shared = name.address().and_then(|address| self.shared.get(address));
+        if let Some((_, number)) = shared {
+            return Ok(Some(*number));
+        }
         let bytes = name.bytes();
         if let Some(number) = self.numbers.get(&*bytes) {
             return Ok(Some(*number));
@@ -159,9 +204,27 @@ impl<T: Name> Known<T> {
         let stored = access.open(NUMBERS)?;
         let number = stored.get(tagged::<T>(&bytes).as_slice())?.map(|number| number.value());
         if let Some(number) = number {
-            self.numbers.insert(bytes.into(), number);
+            self.cache(name, &bytes, number);
         }
         Ok(number)
+    }
+
+    /// Names with their numbers, by name: the first ones behind `after`.
+    pub(crate) fn page(
+        access: impl Access,
+        after: Option<&T>,
+        limit: usize,
+    ) -> Found<Vec<(T, u32)>> {
+        let from = after.map_or(tagged::<T>(&[]), |after| tagged::<T>(&after.bytes()));
+        let to = [T::TAG + 1];
+        let bounds = (Bound::Excluded(from.as_slice()), Bound::Excluded(to.as_slice()));
+        let stored = access.open(NUMBERS)?;
+        let mut found = Vec::new();
+        for row in stored.range::<&[u8]>(bounds)?.take(limit) {
+            let (name, number) = row?;
+            found.push((T::of(&name.value()[1..])?, number.value()));
+        }
+        Ok(found)
     }
 
     /// The number of a name; it is written if it is new.
@@ -177,16 +240,44 @@ impl<T: Name> Known<T> {
             let [_, a, b, c, d] = *key.value();
             u32::from_be_bytes([a, b, c, d])
         });
-        let number = match last {
-            None => 1,
-            Some(last) => last.checked_add(1).ok_or_else(|| bad("there are too many names"))?,
-        };
+        let dropped = txn.open(META)?.get(last_dropped::<T>().as_slice())?.map(|row| row.value());
+        let dropped = dropped.and_then(|number| u32::try_from(number).ok());
+        let last = last.into_iter().chain(dropped).max().unwrap_or(0);
+        let number = last.checked_add(1).ok_or_else(|| bad("there are too many names"))?;
         names.insert(&name_key::<T>(number), &*bytes)?;
         txn.open(NUMBERS)?.insert(tagged::<T>(&bytes).as_slice(), number)?;
-        self.names.insert(number, name.clone());
-        self.numbers.insert(bytes.into(), number);
+        self.names.insert(number.into(), name.clone());
+        self.cache(name, &bytes, number);
         Ok(number)
     }
+
+    /// Removes a name; returns its number if it had one, which is not given out again.
+    fn remove(&mut self, txn: &WriteTransaction, name: &T) -> Found<Option<u32>> {
+        let Some(number) = self.number(txn, name)? else { return Ok(None) };
+        let bytes = name.bytes();
+        let key = last_dropped::<T>();
+        let mut meta = txn.open(META)?;
+        let before = meta.get(key.as_slice())?.map_or(0, |row| row.value());
+        meta.insert(key.as_slice(), before.max(number.into()))?;
+        txn.open(NUMBERS)?.remove(tagged::<T>(&bytes).as_slice())?;
+        txn.open(NAMES)?.remove(&name_key::<T>(number))?;
+        self.names.remove(number.into());
+        self.shared = Lookup::default();
+        self.numbers.remove(&*bytes);
+        Ok(Some(number))
+    }
+
+    fn cache(&mut self, name: &T, bytes: &[u8], number: u32) {
+        self.numbers.insert(bytes.into(), number);
+        if let Some(address) = name.address() {
+            self.shared.insert(address, (name.clone(), number));
+        }
+    }
+}
+
+/// The key in [`META`] of the greatest number that was removed.
+fn last_dropped<T: Name>() -> Vec<u8> {
+    [b"last_dropped".as_slice(), &[T::TAG]].concat()
 }
 
 fn name_key<T: Name>(number: u32) -> [u8; 5] {

@@ -1,9 +1,11 @@
 //! Opening a database: for its owner alone, refused if it is not ours or newer than we are.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::ops::{Bound, ControlFlow};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,24 +20,29 @@ use windlass_store_file::{
 
 use crate::bytes::utf8;
 use crate::error::{OpenError, TxError};
-use crate::rows::{self, bad};
+use crate::overlay::Overlay;
+use crate::rows::{self, Numbers, bad};
 use crate::sorted::{get_all, put_all, replace_all};
 use crate::tables::{
-    APPLICATION, Access, Found, JOBS, LAST_ID, META, OLD_READY, PAYLOADS, READY, SCHEMA, WORKERS,
-    each_table, job_id, missing_table, ready_key, table_names,
+    APPLICATION, Access, FIGURES, Found, JOBS, KEYED, LAST_ID, META, OLD_READY, OLD_WAITING, PAIRS,
+    PAYLOADS, READY, SCHEMA, SETTLED, WORKERS, each_table, job_id, job_key, keyed_key,
+    missing_table, ready_key, settled_key, table_names, time_key, time_table,
 };
 use crate::write::written;
 
 /// Written into every store of ours: "WDLS".
 const APPLICATION_ID: u64 = 0x5744_4c53;
 /// The steps of the schema. A step is never changed once it was released.
-const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 3] = [first, second, third];
+const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 6] =
+    [first, second, third, fourth, fifth, sixth];
 /// The newest schema known here.
 const KNOWN_SCHEMA: u64 = MIGRATIONS.len() as u64;
 /// How many jobs a migration holds in memory at a time.
 const CHUNK: usize = 1_000;
 /// How much memory pages may take, in bytes.
 const CACHE: usize = 128 * 1024 * 1024;
+/// How much memory pages may take while a file is only read or copied, in bytes.
+const READ_CACHE: usize = 16 * 1024 * 1024;
 
 type Opener = dyn Fn(&Builder) -> Result<Database, OpenError> + Send + Sync;
 
@@ -101,8 +108,7 @@ impl Source {
         Ok(db)
     }
 
-    /// Looks at the file of a database that nobody is working on: whether somebody has changed
-    /// with it.
+    /// Checks that the file was not changed from outside. No transaction may be open.
     pub(crate) fn check(&self) -> Result<(), FileChanged> {
         let Some((file, found)) = self.found()? else { return Ok(()) };
         let before = self.size.load(Ordering::Relaxed);
@@ -120,7 +126,7 @@ impl Source {
     }
 
     /// Remembers how large the file is left. To be called whenever redb may have made it smaller,
-    /// before anybody else gets at the database.
+    /// before another thread uses the database.
     pub(crate) fn note_size(&self) {
         let size = self.found().ok().flatten().map_or(0, |(_, found)| found.len);
         self.size.store(size, Ordering::Relaxed);
@@ -157,7 +163,8 @@ fn create(path: &Path, builder: &Builder) -> Result<(), OpenError> {
     named.and_then(|()| sync_directory(dir).map_err(failed))
 }
 
-/// Gives a new file its name, unless somebody else was quicker: then theirs is the one.
+/// Gives a new file its name, unless another process has made the file meanwhile: then that one is
+/// used.
 fn give_name(new: &Path, path: &Path) -> io::Result<()> {
     match fs::hard_link(new, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -174,10 +181,50 @@ fn open_file(path: &Path, builder: &Builder) -> Result<Database, OpenError> {
     builder.create_file(file).map_err(failed)
 }
 
+/// Opens a database of the present schema for reading alone: the file is not written, whatever redb
+/// does to the database.
+pub(crate) fn read_only(path: &Path) -> Result<Database, OpenError> {
+    let ((db, found), known) = (any_schema(path)?, KNOWN_SCHEMA);
+    match found.cmp(&known) {
+        Less => Err(OpenError::Older { path: path.into(), found, known }),
+        Greater => Err(OpenError::Newer { path: path.into(), found, known }),
+        Equal => Ok(db),
+    }
+}
+
+/// The same, with the schema that it has.
+pub(crate) fn any_schema(path: &Path) -> Result<(Database, u64), OpenError> {
+    let failed = |error: DatabaseError| OpenError::new(path, error);
+    let file = fs::File::open(path).map_err(|error| failed(error.into()))?;
+    let overlay = Overlay::new(file).map_err(failed)?;
+    let mut builder = Builder::new();
+    builder.set_cache_size(READ_CACHE);
+    let failed = |error: TxError| OpenError::new(path, error);
+    let db = caught(|| Ok(builder.create_with_backend(overlay)?)).map_err(failed)?;
+    let txn = db.begin_write().map_err(|error| failed(error.into()))?;
+    let found = schema(&txn, path)?;
+    txn.abort().map_err(|error| failed(error.into()))?;
+    if found == 0 {
+        return Err(OpenError::Foreign { path: path.into(), what: EMPTY.into() });
+    }
+    Ok((db, found))
+}
+
+/// Runs work on a file that may be damaged: redb panics on some damages.
+pub(crate) fn caught<T>(work: impl FnOnce() -> Found<T>) -> Found<T> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(bad("redb stopped at a page that it cannot have written")))
+}
+
+/// What a file without tables is.
+const EMPTY: &str = "it is empty";
+
 /// Opens a new database in a file that does not exist yet, for a copy.
 pub(crate) fn copy_target(path: &Path) -> Result<Database, OpenError> {
     let file = make_file(path).map_err(|source| OpenError::creating(path, source))?;
-    builder().create_file(file).map_err(|error| OpenError::new(path, error))
+    let mut builder = Builder::new();
+    builder.set_cache_size(READ_CACHE);
+    builder.create_file(file).map_err(|error| OpenError::new(path, error))
 }
 
 /// Brings the schema up to date, one transaction per step. An empty database becomes a store; one
@@ -251,7 +298,7 @@ fn first(txn: &WriteTransaction) -> Found<()> {
     Ok(())
 }
 
-/// The second schema: rows of workers tell what they would run, and whether they are to stop.
+/// The second schema: rows of workers hold what they would run, and whether they are to stop.
 fn second(txn: &WriteTransaction) -> Found<()> {
     let mut table = txn.open(WORKERS)?;
     let mut workers = Vec::new();
@@ -278,6 +325,56 @@ fn third(txn: &WriteTransaction) -> Found<()> {
         migrate_jobs(txn, &old)?;
     }
     txn.delete_table(OLD_READY)?;
+    Ok(())
+}
+
+/// The fourth schema: jobs are found by queue and kind, and by idempotency key; ready jobs by their
+/// rank alone.
+fn fourth(txn: &WriteTransaction) -> Found<()> {
+    let mut last = None;
+    loop {
+        let jobs = jobs_behind(txn, last)?;
+        let Some((id, _)) = jobs.last() else { break };
+        last = Some(*id);
+        index_jobs(txn, &jobs)?;
+    }
+    txn.delete_table(OLD_WAITING)?;
+    Ok(())
+}
+
+/// Writes the keys of the fourth schema for these jobs.
+fn index_jobs(txn: &WriteTransaction, jobs: &[(u64, Vec<u8>)]) -> Found<()> {
+    let (mut pairs, mut settled) = (Vec::with_capacity(jobs.len()), Vec::new());
+    let mut keyed = txn.open(KEYED)?;
+    for (id, row) in jobs {
+        let row = rows::job_row(row)?;
+        let Numbers { queue, kind, .. } = row.numbers;
+        pairs.push((job_key(queue, kind, *id), ()));
+        if time_table(row.view).is_some() {
+            let place = time_key(row.at, *id);
+            settled.push((settled_key(queue, kind, row.view, place), ()));
+        }
+        if let Some(key) = &row.idempotency_key {
+            keyed.insert(keyed_key(key.as_str(), *id).as_slice(), ())?;
+        }
+    }
+    pairs.sort_unstable();
+    settled.sort_unstable();
+    put_all(&mut txn.open(PAIRS)?, &pairs)?;
+    put_all(&mut txn.open(SETTLED)?, &settled)?;
+    Ok(())
+}
+
+/// The fifth schema: figures.
+fn fifth(txn: &WriteTransaction) -> Found<()> {
+    txn.open(FIGURES)?;
+    Ok(())
+}
+
+/// The sixth schema: new rows of workers tell which process they are, and are read beside those of
+/// before. Programs of earlier schemas cannot read them: this step refuses those.
+#[expect(clippy::unnecessary_wraps, reason = "a step like the others")]
+fn sixth(_: &WriteTransaction) -> Found<()> {
     Ok(())
 }
 

@@ -1,41 +1,61 @@
 //! Reads of committed states. Each call is one snapshot, beside the writer and never in its way.
 
-use std::collections::BinaryHeap;
 use std::ops::Bound;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::{ReadTransaction, ReadableTable};
+use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use windlass_core::store::{
-    Cursor, Dump, Filter, JobDetail, Listing, Marker, Page, Reader, StoreError, WorkerRow,
+    Cursor, Dump, FigureRange, FigureRow, Filter, JobDetail, Marker, Page, Reader, StoreError,
+    WorkerRow,
 };
 use windlass_core::{
     Attempt, BatchId, Epoch, IdempotencyKey, Job, JobId, KeyRecord, Payload, QueueName, QueueRow,
-    SettingKey, SettingValue, View, Wall, WorkerId,
+    SettingKey, SettingValue, Wall, WorkerId,
 };
 
 use crate::bytes::utf8;
+use crate::error::{OpenError, TxError};
+use crate::figures;
 use crate::find::Rows;
 use crate::names::Names;
+use crate::open;
 use crate::rows::{self, bad};
 use crate::slot::Slot;
 use crate::tables::{
-    ATTEMPTS, Access, COUNTS, Found, JOBS, KEYS, LEASED, MARKERS, PAYLOADS, PROGRESS, RESULTS,
-    SETTINGS, WAITING, WORKERS, attempt_key, attempt_place, cursor_key, job_id, pair, time_place,
-    time_table, waiting_key, waiting_place,
+    ATTEMPTS, Access, Found, JOBS, KEYS, LEASED, MARKERS, PAYLOADS, PROGRESS, RESULTS, SETTINGS,
+    WORKERS, attempt_key, attempt_place, job_id, time_place,
 };
 
 /// A reader of a [`RedbStore`](crate::RedbStore), for any thread.
 #[derive(Debug)]
 pub struct RedbReader {
-    slot: Arc<Slot>,
+    source: From,
     names: Names,
     /// Which opening of the file the names are of.
     opening: u64,
 }
 
+/// What is read.
+#[derive(Debug)]
+enum From {
+    /// The database that a store of this process has open.
+    Slot(Arc<Slot>),
+    /// A file, opened for each read: between reads another process may open it to write.
+    File(PathBuf),
+}
+
 impl RedbReader {
     pub(crate) fn new(slot: Arc<Slot>) -> Self {
-        Self { slot, names: Names::default(), opening: 0 }
+        Self { source: From::Slot(slot), names: Names::default(), opening: 0 }
+    }
+
+    /// Opens a store for reading alone. The file is not written, and an older schema is refused. A
+    /// redb file belongs to one process: while another has it open to write, reads fail.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref().to_path_buf();
+        open::read_only(&path)?;
+        Ok(Self { source: From::File(path), names: Names::default(), opening: 0 })
     }
 
     fn read<R>(
@@ -44,13 +64,22 @@ impl RedbReader {
     ) -> Result<R, StoreError> {
         let names = &mut self.names;
         let opening = &mut self.opening;
-        self.slot.read(|txn, opened| {
-            if *opening != opened {
-                names.forget();
-                *opening = opened;
+        match &self.source {
+            From::Slot(slot) => slot.read(|txn, opened| {
+                if *opening != opened {
+                    names.clear();
+                    *opening = opened;
+                }
+                names.clear_queue_numbers();
+                read(&mut Rows { access: txn, names })
+            }),
+            From::File(path) => {
+                names.clear();
+                let db = open::read_only(path).map_err(|error| error.of_reopen())?;
+                let run = || read(&mut Rows { access: &db.begin_read()?, names });
+                run().map_err(|error: TxError| error.of_read(error.cause()))
             }
-            read(&mut Rows { access: txn, names })
-        })
+        }
     }
 }
 
@@ -82,15 +111,7 @@ impl Reader for RedbReader {
     }
 
     fn oldest_ready(&mut self, queue: &QueueName) -> Result<Option<Wall>, StoreError> {
-        self.read(|rows| {
-            let Some(number) = rows.names.queues.number(rows.access, queue)? else {
-                return Ok(None);
-            };
-            let waiting = rows.access.open(WAITING)?;
-            let (first, last) = waiting_bounds(number, None);
-            let head = waiting.range::<&[u8; 20]>(&first..&last)?.next().transpose()?;
-            Ok(head.map(|(key, _)| waiting_place(key.value())).transpose()?.map(|at| at.at))
-        })
+        self.read(|rows| rows.oldest_ready(queue))
     }
 
     fn next_due(&mut self) -> Result<Option<Wall>, StoreError> {
@@ -113,6 +134,10 @@ impl Reader for RedbReader {
         self.read(|rows| rows.settings())
     }
 
+    fn figures(&mut self, ranges: &[FigureRange]) -> Result<Vec<FigureRow>, StoreError> {
+        self.read(|rows| figures::within(rows.access, ranges))
+    }
+
     fn dump(&mut self) -> Result<Dump, StoreError> {
         self.read(dump)
     }
@@ -127,7 +152,7 @@ fn dump(rows: &mut Snapshot<'_>) -> Found<Dump> {
 }
 
 impl<A: Access> Rows<'_, A> {
-    fn detail(&mut self, job: Job) -> Found<JobDetail> {
+    pub(crate) fn detail(&mut self, job: Job) -> Found<JobDetail> {
         let payload = self.text(PAYLOADS, job.id)?;
         let payload = payload.ok_or_else(|| bad(format!("job {} has no payload", job.id)))?;
         let (result, progress) = (self.text(RESULTS, job.id)?, self.text(PROGRESS, job.id)?);
@@ -143,94 +168,6 @@ impl<A: Access> Rows<'_, A> {
         let table = self.access.open(table)?;
         let text = table.get(id.get())?;
         text.map(|text| Payload::new(utf8(text.value())?).map_err(bad)).transpose()
-    }
-
-    fn list(&mut self, filter: &Filter, after: Option<Cursor>, limit: usize) -> Found<Page> {
-        let access = self.access;
-        match filter.view {
-            None => {
-                let jobs = access.open(JOBS)?;
-                let to = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.id.get()));
-                let ids = jobs.range::<u64>((Bound::Unbounded, to))?.rev();
-                let place = |id: u64| Ok(Cursor { at: Wall::new(0), id: job_id(id)? });
-                self.page(filter, after, limit, ids.map(|row| place(row?.0.value())))
-            }
-            Some(View::Processing) => {
-                let leased = access.open(LEASED)?;
-                let to = after.map(cursor_key);
-                let to = to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-                let places = leased.range::<&[u8; 16]>((Bound::Unbounded, to))?.rev();
-                self.page(filter, after, limit, places.map(|row| time_place(row?.0.value())))
-            }
-            Some(View::Queued) => self.list_ready(filter, after, limit),
-            Some(view) => {
-                let Some(table) = time_table(view) else { return Ok(Page::default()) };
-                let table = access.open(table)?;
-                let to = after.map(cursor_key);
-                let to = to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-                let places = table.range::<&[u8; 16]>((Bound::Unbounded, to))?.rev();
-                self.page(filter, after, limit, places.map(|row| time_place(row?.0.value())))
-            }
-        }
-    }
-
-    /// Takes jobs at these places until the page is complete.
-    fn page(
-        &mut self,
-        filter: &Filter,
-        after: Option<Cursor>,
-        limit: usize,
-        mut places: impl Iterator<Item = Found<Cursor>>,
-    ) -> Found<Page> {
-        let mut listing = Listing::new(filter, after, limit);
-        // The places go on where the last rows ended, so they are not looked for again.
-        while let Some((_, rows)) = listing.wanted() {
-            let ids = places.by_ref().take(rows).map(|place| Ok(place?.id));
-            let ids: Vec<JobId> = ids.collect::<Found<_>>()?;
-            listing.add(self.indexed(&ids)?);
-        }
-        Ok(listing.page())
-    }
-
-    /// Ready jobs: the greatest of the queues' own greatest, again and again.
-    fn list_ready(&mut self, filter: &Filter, after: Option<Cursor>, limit: usize) -> Found<Page> {
-        let waiting = self.access.open(WAITING)?;
-        let numbers = match &filter.queue {
-            Some(name) => self.names.queues.number(self.access, name)?.into_iter().collect(),
-            None => self.queues_with_ready()?,
-        };
-        let mut heads = Vec::with_capacity(numbers.len());
-        for number in numbers {
-            let (first, last) = waiting_bounds(number, after);
-            let keys = waiting.range::<&[u8; 20]>(&first..&last)?.rev();
-            heads.push(keys.map(|row| waiting_place(row?.0.value())));
-        }
-        let mut tops = BinaryHeap::with_capacity(heads.len());
-        for (at, head) in heads.iter_mut().enumerate() {
-            tops.extend(head.next().transpose()?.map(|place| (place, at)));
-        }
-        let places = std::iter::from_fn(|| {
-            let (place, at) = tops.pop()?;
-            match heads[at].next().transpose() {
-                Ok(next) => tops.extend(next.map(|place| (place, at))),
-                Err(error) => return Some(Err(error)),
-            }
-            Some(Ok(place))
-        });
-        self.page(filter, after, limit, places)
-    }
-
-    fn queues_with_ready(&self) -> Found<Vec<u32>> {
-        let mut numbers = Vec::new();
-        for row in self.access.open(COUNTS)?.iter()? {
-            let (key, row) = row?;
-            let (queue, _) = pair(*key.value());
-            let ready = rows::counts(row.value())?.get(View::Queued) > 0;
-            if ready && numbers.last() != Some(&queue) {
-                numbers.push(queue);
-            }
-        }
-        Ok(numbers)
     }
 
     fn attempts(&self, first: Bound<&[u8; 16]>, last: Bound<&[u8; 16]>) -> Found<Vec<Attempt>> {
@@ -311,6 +248,7 @@ impl<A: Access> Rows<'_, A> {
             workers: self.workers()?,
             settings: self.settings()?,
             markers: self.markers()?,
+            figures: figures::all(self.access)?,
         })
     }
 
@@ -321,14 +259,4 @@ impl<A: Access> Rows<'_, A> {
         let marker = row.map(|row| rows::marker(batch.process.0, row.value())).transpose()?;
         Ok(marker.is_some_and(|marker| marker.covers(batch)))
     }
-}
-
-/// Where the ready jobs of a queue start and, before `after`, end.
-fn waiting_bounds(queue: u32, after: Option<Cursor>) -> ([u8; 20], [u8; 20]) {
-    let first = waiting_key(queue, Wall::new(i64::MIN), 0);
-    let last = match after {
-        Some(after) => waiting_key(queue, after.at, after.id.get()),
-        None => waiting_key(queue, Wall::MAX, u64::MAX),
-    };
-    (first, last)
 }

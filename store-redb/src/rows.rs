@@ -1,7 +1,7 @@
-//! Rows as bytes, and back. Each starts with its version; what cannot be read back is corruption,
-//! and is said so.
+//! Rows as bytes, and back. Each starts with its version; what cannot be read back is reported as
+//! corruption.
 
-use windlass_core::store::{Marker, Worker, WorkerKind};
+use windlass_core::store::{Instance, Marker, Worker, WorkerKind};
 use windlass_core::{
     Attempt, AttemptOutcome, BatchId, Counts, Demand, Epoch, Excerpt, Fingerprint, IdempotencyKey,
     Job, JobId, JobTimeout, KeyRecord, LastVerdict, LeaseLength, MaxQueued, MaxRetries, MaxRunning,
@@ -79,7 +79,7 @@ pub(crate) fn put_job(out: &mut Vec<u8>, job: &Job, numbers: Numbers) {
         | flag(job.idempotency_key.is_some(), KEY)
         | flag(!plain, RANKED);
     out.push(u8::try_from(view.index()).unwrap_or(VIEW) | flags);
-    // A done job needs none: how its token was spent is plain.
+    // A done job needs none: its token was used to complete it.
     let spent = job.state.spent().filter(|_| view != View::Done);
     out.push(spent.map_or(0, |spent| 1 + code(&LastVerdict::ALL, &spent)));
     put(out, job.payload_bytes.into());
@@ -351,12 +351,15 @@ pub(crate) struct Seen {
     pub(crate) stopping: bool,
 }
 
-/// The form of a worker's row since the second schema.
-const WORKER_VERSION: u8 = 2;
+/// The form of a worker's row since the sixth schema.
+const WORKER_VERSION: u8 = 3;
+/// The form before, since the second schema: without its instance.
+const OLD_WORKER_VERSION: u8 = 2;
 
 pub(crate) fn put_worker(out: &mut Vec<u8>, seen: &Seen) {
-    let Worker { kind, pid, demand, slots, presence, host, .. } = &seen.worker;
+    let Worker { kind, pid, instance, demand, slots, presence, host, .. } = &seen.worker;
     out.push(WORKER_VERSION);
+    put_text(out, &instance.as_ref().map(ToString::to_string).unwrap_or_default());
     out.push(code(&WorkerKind::ALL, kind));
     put_signed(out, seen.first.get());
     put_signed(out, seen.last.get());
@@ -369,7 +372,9 @@ pub(crate) fn put_worker(out: &mut Vec<u8>, seen: &Seen) {
 }
 
 pub(crate) fn worker(id: WorkerId, row: &[u8]) -> Found<Seen> {
-    let mut bytes = of_version(row, WORKER_VERSION)?;
+    let before = row.first() == Some(&OLD_WORKER_VERSION);
+    let mut bytes = of_version(row, if before { OLD_WORKER_VERSION } else { WORKER_VERSION })?;
+    let instance = if before { None } else { instance(bytes.text()?)? };
     let kind = coded(&WorkerKind::ALL, bytes.byte()?, "kind of worker")?;
     let (first, last) = (Wall::new(bytes.signed()?), Wall::new(bytes.signed()?));
     let pid = optional(&mut bytes, |bytes| Ok(bytes.small()?))?;
@@ -378,8 +383,19 @@ pub(crate) fn worker(id: WorkerId, row: &[u8]) -> Found<Seen> {
     let presence = Millis::new(bytes.number()?);
     let demand = Demand::parse(bytes.text()?).map_err(bad)?;
     let host = bytes.rest()?.into();
-    let worker = Worker { id, host, pid, kind, demand, slots, presence };
+    let worker = Worker { id, host, pid, instance, kind, demand, slots, presence };
     Ok(Seen { worker, first, last, stopping })
+}
+
+/// Nothing if it is not known.
+fn instance(text: &str) -> Found<Option<Instance>> {
+    match text {
+        "" => Ok(None),
+        text => match Instance::parse(text) {
+            Some(instance) => Ok(Some(instance)),
+            None => Err(bad(format!("{text:?} names no process"))),
+        },
+    }
 }
 
 /// A worker as it was written by the first schema: nothing is known of what it would run.

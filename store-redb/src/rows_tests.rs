@@ -188,7 +188,7 @@ proptest! {
     #[test]
     fn a_key_a_worker_and_a_marker_come_back_as_they_went(
         job in 1..=i64::MAX.unsigned_abs(), request: u128, at: i64, until: Option<i64>,
-        seq: u64, process: u64, pid: Option<u32>, host in ".{0,40}",
+        seq: u64, process: u64, pid: Option<u32>, started: Option<u64>, host in ".{0,40}",
         kind in prop::sample::select(&WorkerKind::ALL[..]), slots: u16, presence: u64,
         stopping: bool,
     ) {
@@ -208,7 +208,8 @@ proptest! {
         let demand = Demand { queues, kinds: Kinds::All };
         let (slots, presence) = (slots.into(), Millis::new(presence));
         let new = Worker::new(id.clone(), &host, kind);
-        let worker = Worker { pid, demand, slots, presence, ..new };
+        let instance = started.and_then(|started| Instance::new("boot/pid:[1]", started));
+        let worker = Worker { pid, instance, demand, slots, presence, ..new };
         let seen = Seen { worker, first: Wall::new(at), last: Wall::new(at), stopping };
         let row = written(|out| put_worker(out, &seen));
         check(&row, &seen, false, |row| super::worker(id.clone(), row))?;

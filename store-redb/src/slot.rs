@@ -1,5 +1,5 @@
-//! Where the open database stands. A store and its readers share it; it is empty while the store
-//! is broken and not opened anew, so that nothing holds on to the file.
+//! The open database, which a store and its readers share. The slot is empty from a failure of the
+//! store until it is reopened, so that nothing keeps the file open.
 
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -19,8 +19,8 @@ pub(crate) struct Opened {
     pub(crate) db: Option<Database>,
     /// How often it was opened.
     pub(crate) count: u64,
-    /// What first went wrong since it was opened. redb itself says later only that something did.
-    trouble: OnceLock<Cause>,
+    /// The first error since it was opened. redb itself reports later only that there was one.
+    first_error: OnceLock<Cause>,
 }
 
 impl Slot {
@@ -28,24 +28,24 @@ impl Slot {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn alone(&self) -> RwLockWriteGuard<'_, Opened> {
+    pub(crate) fn exclusive(&self) -> RwLockWriteGuard<'_, Opened> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn fill(&self, db: Database) {
-        let mut opened = self.alone();
+        let mut opened = self.exclusive();
         let count = opened.count + 1;
-        *opened = Opened { db: Some(db), count, trouble: OnceLock::new() };
+        *opened = Opened { db: Some(db), count, first_error: OnceLock::new() };
     }
 
-    /// Closes the database. What led to it is remembered until it is opened anew.
+    /// Closes the database. The cause is kept until it is reopened.
     pub(crate) fn close(&self, error: &TxError) {
-        let mut opened = self.alone();
+        let mut opened = self.exclusive();
         opened.note(error);
         opened.db = None;
     }
 
-    /// Runs reads in one snapshot; they are told which opening of the file it is.
+    /// Runs reads in one snapshot; they get the number of the opening.
     pub(crate) fn read<R>(
         &self,
         read: impl FnOnce(&ReadTransaction, u64) -> Found<R>,
@@ -61,15 +61,16 @@ impl Opened {
     /// The database, or why it is closed.
     pub(crate) fn db(&self) -> Result<&Database, Cause> {
         self.db.as_ref().ok_or_else(|| {
-            let trouble = self.trouble.get().map_or_else(String::new, |cause| format!(": {cause}"));
-            Cause::new(&format!("the store failed before and was not opened anew{trouble}"))
+            let first_error =
+                self.first_error.get().map_or_else(String::new, |cause| format!(": {cause}"));
+            Cause::new(&format!("the store failed and was not reopened{first_error}"))
         })
     }
 
     /// Remembers an error if it is the first, and says what caused it.
     pub(crate) fn note(&self, error: &TxError) -> Cause {
         let cause = error.cause();
-        let first = self.trouble.get_or_init(|| cause.clone());
+        let first = self.first_error.get_or_init(|| cause.clone());
         if error.is_echo() { first.clone() } else { cause }
     }
 }

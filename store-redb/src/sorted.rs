@@ -11,9 +11,9 @@ use windlass_core::JobId;
 
 use crate::tables::Found;
 
-/// So few keys are quicker one by one.
+/// Up to this number of keys, one lookup per key is faster.
 const FEW: usize = 4;
-/// So many keys are looked up one by one, at most, before neighbours are looked for again.
+/// At most this number of keys is looked up one by one before a run of neighbours is tried again.
 const FURTHEST: usize = 64;
 
 /// A key that owns its bytes.
@@ -21,13 +21,13 @@ pub(crate) trait Sorted: Ord + Copy {
     /// The key as redb names its type.
     type Stored: Key + 'static;
 
-    /// It, as redb takes it.
+    /// The key as redb takes it.
     fn stored(&self) -> <Self::Stored as Value>::SelfType<'_>;
 
-    /// Whether it is the next one behind `other`, so that nothing can stand between them.
+    /// Whether it is the next one behind `other`, so that no key is between them.
     fn follows(&self, other: &Self) -> bool;
 
-    /// Whether redb gave back this one.
+    /// Whether redb returned this key.
     fn is(&self, stored: &<Self::Stored as Value>::SelfType<'_>) -> bool;
 }
 
@@ -85,6 +85,33 @@ impl<const N: usize> Sorted for [u8; N] {
     }
 }
 
+/// When to try for a run of neighbours: after each failure twice as many keys are taken one by one.
+struct Tries {
+    wait: usize,
+    backoff: usize,
+}
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self { wait: 0, backoff: 1 }
+    }
+}
+
+impl Tries {
+    /// Whether to try now, one key further on.
+    fn due(&mut self) -> bool {
+        let due = self.wait == 0;
+        self.wait = self.wait.saturating_sub(1);
+        due
+    }
+
+    /// Takes in whether a try has found a run.
+    fn made(&mut self, run: bool) {
+        (self.wait, self.backoff) =
+            if run { (0, 1) } else { (self.backoff, FURTHEST.min(self.backoff * 2)) };
+    }
+}
+
 /// Looks up keys in any order, and hands over what stands there, until that is enough. Where the
 /// keys are neighbours in the table, it walks along instead of descending for each.
 pub(crate) fn get_all<K: Sorted, V: Value + 'static>(
@@ -132,11 +159,13 @@ pub(crate) fn put_all<K: Sorted, V: Value + 'static>(
     debug_assert!(rows.is_sorted_by(|(a, _), (b, _)| a < b), "keys come in order, each once");
     let mut rest = rows;
     let mut replaced = 0;
+    let mut tries = Tries::default();
     while let Some(((key, value), behind)) = rest.split_first() {
         replaced += usize::from(table.insert(key.stored(), value)?.is_some());
         rest = behind;
-        if rest.len() >= FEW {
+        if rest.len() >= FEW && tries.due() {
             let run = put_run(table, key, rest)?;
+            tries.made(run > 0);
             rest = &rest[run..];
         }
     }
@@ -188,11 +217,17 @@ pub(crate) fn remove_all<K: Sorted, V: Value + 'static>(
     debug_assert!(keys.is_sorted_by(|a, b| a < b), "keys come in order, each once");
     let mut rest = keys;
     let mut removed = 0;
+    let mut tries = Tries::default();
     while let Some((first, behind)) = rest.split_first() {
         let run = match rest.windows(2).position(|pair| !pair[1].follows(&pair[0])) {
             None => rest.len(),
             Some(last) if last >= FEW => last + 1,
-            Some(_) => neighbours(table, rest)?,
+            Some(_) if tries.due() => {
+                let run = neighbours(table, rest)?;
+                tries.made(run > FEW);
+                run
+            }
+            Some(_) => 0,
         };
         if run > FEW {
             removed += remove_run(table, first, &rest[run - 1])?;
@@ -268,7 +303,7 @@ mod tests {
     ) -> (usize, Vec<u64>) {
         let backend = redb::backends::InMemoryBackend::new();
         let db = redb::Builder::new().create_with_backend(backend).expect("it is made");
-        let txn = db.begin_write().expect("nobody else writes");
+        let txn = db.begin_write().expect("no other transaction writes");
         let mut table = txn.open_table(TABLE).expect("it opens");
         for key in keys {
             table.insert(key, 0).expect("it is put");

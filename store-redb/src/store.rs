@@ -18,12 +18,12 @@ use crate::open::Source;
 use crate::reader::RedbReader;
 use crate::slot::Slot;
 use crate::tables::Found;
-use crate::write::write;
+use crate::write::{drop_queue, write};
 
 /// Jobs in a redb file, which belongs to one process at a time.
 ///
 /// After an error of the disk nothing is committed and nothing is read until the store is
-/// [opened anew](Store::reopen). Want of space alone is put right without being asked.
+/// [reopened](Store::reopen). After a lack of space the store reopens by itself.
 #[derive(Debug)]
 pub struct RedbStore {
     pub(crate) source: Source,
@@ -40,7 +40,7 @@ impl RedbStore {
     }
 
     /// Opens a store on a storage of the caller's: `make` is called at each opening, and `name`
-    /// stands for its path in messages.
+    /// is used as its path in messages.
     pub fn open_with<B: StorageBackend>(
         name: &str,
         make: impl Fn() -> io::Result<B> + Send + Sync + 'static,
@@ -54,7 +54,7 @@ impl RedbStore {
         Ok(Self { source, slot, names: Names::default(), cache: Cache::default() })
     }
 
-    /// Where the store lies.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.source.path
     }
@@ -75,27 +75,27 @@ impl RedbStore {
         let outcomes = match self.apply(&txn, now, batch) {
             Ok(outcomes) if outcomes.wrote => outcomes,
             Ok(outcomes) => {
-                // Nothing was written: nothing is to be made durable.
+                // Nothing was written, so there is nothing to sync.
                 txn.abort().map_err(|error| before(error.into()))?;
                 return Ok(outcomes);
             }
             Err(error) => {
-                self.forget();
-                // If even this fails, the file is closed with the error that led here.
+                self.clear_caches();
+                // If the rollback fails, the file is closed with the error that led here.
                 let _ = txn.abort();
                 return Err(before(error));
             }
         };
         match txn.commit() {
             Ok(()) => {
-                // The length is redb's own affair until the commit is over.
+                // redb may change the length until the commit has ended.
                 self.source.note_size();
                 let unharmed = self.source.check().or_else(|changed| changed.after_commit());
                 unharmed.map_err(Failure::Lost)?;
                 Ok(outcomes)
             }
             Err(error) => {
-                self.forget();
+                self.clear_caches();
                 Err(Failure::During(error.into(), Box::new(outcomes)))
             }
         }
@@ -113,6 +113,7 @@ impl RedbStore {
         };
         if !changes.is_empty() {
             write(txn, &mut self.names, &changes, now)?;
+            let dropped = changes.dropped_queues.clone();
             let names = RefCell::new(&mut self.names);
             self.cache.absorb(
                 changes,
@@ -120,19 +121,22 @@ impl RedbStore {
                     let numbers = names.borrow_mut().ensure(txn, job)?;
                     Ok(Pair { queue: numbers.queue.into(), kind: numbers.kind.into() })
                 },
-                |queue| names.borrow_mut().queues.ensure(txn, &queue.name).map(i64::from),
+                |queue| names.borrow_mut().queues.ensure(txn, queue).map(i64::from),
             )?;
+            for name in &dropped {
+                drop_queue(txn, &mut self.names, name)?;
+            }
         }
         Ok(apply.finish())
     }
 
-    /// Forgets what may not be in the file.
-    fn forget(&mut self) {
-        self.names.forget();
+    /// Clears the caches of what may not be in the file.
+    fn clear_caches(&mut self) {
+        self.names.clear();
         self.cache.forget();
     }
 
-    /// Closes the file after an error and says what can be said of the batch.
+    /// Closes the file after an error and returns what is known of the batch.
     fn fail(&mut self, failure: Failure, batch: BatchId) -> Result<Outcomes, CommitError> {
         let (error, outcomes) = match failure {
             Failure::Closed(cause) => return Err(CommitError::Fatal { cause, outcomes: None }),
@@ -146,19 +150,19 @@ impl RedbStore {
         match error.class() {
             Class::Corrupt => Err(CommitError::Corrupt(cause)),
             Class::Fatal => Err(CommitError::Fatal { cause, outcomes }),
-            Class::Full => self.make_do(cause, outcomes, batch),
+            Class::Full => self.recover_from_full(cause, outcomes, batch),
         }
     }
 
-    /// Closes a file that somebody has changed with.
+    /// Closes a file that was changed from outside.
     fn stop(&mut self, error: CommitError) -> Result<Outcomes, CommitError> {
         self.slot.close(&TxError::BadRow(error.to_string()));
         Err(error)
     }
 
-    /// Goes on without space: redb itself refuses everything after a failed write until it is
-    /// opened anew, which shows also whether the batch was committed.
-    fn make_do(
+    /// Reopens the file after a lack of space: redb refuses everything after a failed write until
+    /// it is reopened. That also shows whether the batch was committed.
+    fn recover_from_full(
         &mut self,
         cause: Cause,
         outcomes: Option<Box<Outcomes>>,
@@ -172,11 +176,11 @@ impl RedbStore {
         }
     }
 
-    /// Opens the file anew. redb rolls back what was not committed and writes its header again, and
-    /// with it the choice of the committed state, which lies synced on the disk already.
-    fn open_anew(&mut self) -> Result<(), OpenError> {
-        self.forget();
-        self.slot.close(&TxError::BadRow("opening it anew failed".into()));
+    /// Reopens the file. redb rolls back what was not committed and writes its header again, which
+    /// selects the committed state; that state is synced already.
+    fn reopen_file(&mut self) -> Result<(), OpenError> {
+        self.clear_caches();
+        self.slot.close(&TxError::BadRow("reopening it failed".into()));
         let mut db = self.source.open()?;
         let failed = |error: redb::DatabaseError| OpenError::new(&self.source.path, error);
         db.check_integrity().map_err(failed)?;
@@ -192,13 +196,13 @@ impl Drop for RedbStore {
     }
 }
 
-/// A commit that did not come back.
+/// Why a commit failed, and when.
 enum Failure {
     /// The store was closed before.
     Closed(Cause),
-    /// Somebody had changed with the file before.
+    /// The file was changed from outside before the commit.
     FileChanged(FileChanged),
-    /// Somebody changed with the file during the commit, which may be nowhere.
+    /// The file was changed from outside during the commit, which may be lost.
     Lost(CommitError),
     /// Before the commit: nothing was written.
     Before(TxError),
@@ -221,7 +225,7 @@ impl Store for RedbStore {
 
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.source.check_closed().map_err(|changed| changed.of_read())?;
-        self.open_anew().map_err(|error| error.of_reopen())
+        self.reopen_file().map_err(|error| error.of_reopen())
     }
 
     fn reader(&self) -> Result<RedbReader, StoreError> {

@@ -1,15 +1,16 @@
-//! The tables and their keys. Keys are bytes that sort as what they stand for, so that each view
+//! The tables and their keys. Keys are bytes that sort as what they encode, so that each view
 //! is a table that is walked in its own order.
 //!
-//! The text of a job and its row lie apart: a row is rewritten with each step of its job, a text
-//! never. The holder of a lease stands in `leased`, beside the row, so that rows keep their length.
+//! The text of a job and its row are stored apart: a row is rewritten with each step of its job, a
+//! text never. The holder of a lease is in `leased`, beside the row, so that rows keep their
+//! length.
 
 use redb::{
     Key, MultimapTableHandle, ReadOnlyTable, ReadTransaction, ReadableTable, Table,
     TableDefinition, TableHandle, Value, WriteTransaction,
 };
-use windlass_core::store::Cursor;
-use windlass_core::{Epoch, JobId, Rank, View, Wall};
+use windlass_core::store::{Cursor, FigureKey};
+use windlass_core::{Epoch, JobId, ProcessId, Rank, Span, View, Wall};
 use windlass_store_file::Pair;
 
 use crate::error::TxError;
@@ -19,7 +20,7 @@ pub(crate) type Found<T> = Result<T, TxError>;
 /// A text key or a row, as its bytes.
 type Raw = &'static [u8];
 
-/// What the store knows of itself: see the keys below.
+/// Values of the whole store: see the keys below.
 pub(crate) const META: TableDefinition<Raw, u64> = TableDefinition::new("meta");
 /// Job by id.
 pub(crate) const JOBS: TableDefinition<u64, Raw> = TableDefinition::new("jobs");
@@ -37,8 +38,14 @@ pub(crate) const ATTEMPTS: TableDefinition<&[u8; 16], Raw> = TableDefinition::ne
 pub(crate) const READY: TableDefinition<&[u8; 34], ()> = TableDefinition::new("ready2");
 /// Ready jobs before the third schema, with shorter keys. Only the migration uses it.
 pub(crate) const OLD_READY: TableDefinition<&[u8; 26], ()> = TableDefinition::new("ready");
-/// Ready jobs by queue and by when they fell due: lists, and how long the oldest has waited.
-pub(crate) const WAITING: TableDefinition<&[u8; 20], ()> = TableDefinition::new("waiting");
+/// Ready jobs by queue and due time before the fourth schema. Only the migration uses it.
+pub(crate) const OLD_WAITING: TableDefinition<&[u8; 20], ()> = TableDefinition::new("waiting");
+/// Every job by queue, kind and id, from its enqueue to its removal: lists seek here.
+pub(crate) const PAIRS: TableDefinition<&[u8; 16], ()> = TableDefinition::new("pairs");
+/// Scheduled and finished jobs by queue, kind, view and instant: lists seek here.
+pub(crate) const SETTLED: TableDefinition<&[u8; 25], ()> = TableDefinition::new("settled");
+/// Jobs with an idempotency key, by key and id.
+pub(crate) const KEYED: TableDefinition<Raw, ()> = TableDefinition::new("keyed");
 /// Jobs not yet due, by when they are.
 pub(crate) const SCHEDULED: TimeTable = TableDefinition::new("scheduled");
 /// Leases by when they end, with their holder.
@@ -68,6 +75,9 @@ pub(crate) const SETTINGS: TableDefinition<Raw, Raw> = TableDefinition::new("set
 /// The latest committed batch of each process: proof of a commit.
 pub(crate) const MARKERS: TableDefinition<u64, Raw> = TableDefinition::new("markers");
 
+/// Figures by span, slot and process.
+pub(crate) const FIGURES: TableDefinition<&[u8; 17], Raw> = TableDefinition::new("figures");
+
 /// Jobs by an instant.
 pub(crate) type TimeTable = TableDefinition<'static, &'static [u8; 16], ()>;
 
@@ -80,9 +90,9 @@ pub(crate) const LAST_ID: &[u8] = b"last_id";
 macro_rules! each_table {
     ($run:ident) => {
         $crate::tables::each_table!(
-            $run, META, JOBS, PAYLOADS, RESULTS, PROGRESS, ERRORS, ATTEMPTS, READY, WAITING,
-            SCHEDULED, LEASED, DONE, FAILED, CANCELLED, COUNTS, KEYS, ORPHANS, QUEUES, NUMBERS,
-            NAMES, WORKERS, SETTINGS, MARKERS
+            $run, META, JOBS, PAYLOADS, RESULTS, PROGRESS, ERRORS, ATTEMPTS, READY, PAIRS,
+            SETTLED, KEYED, SCHEDULED, LEASED, DONE, FAILED, CANCELLED, COUNTS, KEYS, ORPHANS,
+            QUEUES, NUMBERS, NAMES, WORKERS, SETTINGS, MARKERS, FIGURES
         )
     };
     ($run:ident, $($table:ident),*) => { $($run!($crate::tables::$table);)* };
@@ -166,7 +176,7 @@ pub(crate) fn time_key(at: Wall, id: u64) -> [u8; 16] {
     key
 }
 
-/// The place that a key by time stands for.
+/// The place that a key by time encodes.
 pub(crate) fn time_place(key: &[u8; 16]) -> Found<Cursor> {
     let (at, id) = halves(key);
     Ok(Cursor { at: instant(at), id: job_id(u64::from_be_bytes(id))? })
@@ -187,7 +197,7 @@ pub(crate) fn ready_key(queue: u32, kind: u32, rank: Rank) -> [u8; 34] {
     key
 }
 
-/// The queue, kind and rank that a ready key stands for.
+/// The queue, kind and rank that a ready key encodes.
 pub(crate) fn ready_place(key: &[u8; 34]) -> Found<(Pair, Rank)> {
     let (mut numbers, mut turn, mut time) = ([0; 8], [0; 8], [0; 16]);
     numbers.copy_from_slice(&key[..8]);
@@ -208,25 +218,39 @@ pub(crate) fn ready_bounds(queue: u32, kind: u32) -> ([u8; 34], [u8; 34]) {
     (first, last)
 }
 
-/// The id at the end of a ready key.
-pub(crate) fn ready_id(key: &[u8; 34]) -> u64 {
-    let mut id = [0; 8];
-    id.copy_from_slice(&key[26..]);
-    u64::from_be_bytes(id)
-}
-
-/// A key that sorts as (queue, when it fell due, id) do.
-pub(crate) fn waiting_key(queue: u32, at: Wall, id: u64) -> [u8; 20] {
-    let mut key = [0; 20];
-    key[..4].copy_from_slice(&queue.to_be_bytes());
-    key[4..].copy_from_slice(&time_key(at, id));
+/// A key that sorts as (queue, kind, id) do.
+pub(crate) fn job_key(queue: u32, kind: u32, id: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&pair_key(queue, kind));
+    key[8..].copy_from_slice(&id.to_be_bytes());
     key
 }
 
-pub(crate) fn waiting_place(key: &[u8; 20]) -> Found<Cursor> {
-    let mut place = [0; 16];
-    place.copy_from_slice(&key[4..]);
-    time_place(&place)
+/// A key that sorts as (queue, kind, view, instant, id) do.
+pub(crate) fn settled_key(queue: u32, kind: u32, view: View, place: [u8; 16]) -> [u8; 25] {
+    let mut key = [0; 25];
+    key[..8].copy_from_slice(&pair_key(queue, kind));
+    key[8] = u8::try_from(view.index()).unwrap_or(u8::MAX);
+    key[9..].copy_from_slice(&place);
+    key
+}
+
+/// The instant and the id at the end of a key.
+pub(crate) fn last_place(key: &[u8]) -> Found<Cursor> {
+    let place = key.last_chunk::<16>();
+    time_place(place.ok_or_else(|| TxError::BadRow("a key is too short".into()))?)
+}
+
+/// The id at the end of a key.
+pub(crate) fn last_id(key: &[u8]) -> Found<JobId> {
+    let id = key.last_chunk::<8>();
+    let id = id.ok_or_else(|| TxError::BadRow("a key is too short".into()))?;
+    job_id(u64::from_be_bytes(*id))
+}
+
+/// The key of a job with an idempotency key.
+pub(crate) fn keyed_key(key: &str, id: u64) -> Vec<u8> {
+    [key.as_bytes(), &id.to_be_bytes()].concat()
 }
 
 /// A key that sorts as (queue, kind) do.
@@ -266,6 +290,23 @@ pub(crate) fn attempt_place(key: &[u8; 16]) -> Found<(JobId, Epoch)> {
 /// A key that sorts as (end of the window, idempotency key) do.
 pub(crate) fn orphan_key(until: Wall, key: &[u8]) -> Vec<u8> {
     [&sortable(until), key].concat()
+}
+
+/// A key that sorts as (span, slot, process) do.
+pub(crate) fn figures_key(span: Span, slot: Wall, process: u64) -> [u8; 17] {
+    let mut key = [0; 17];
+    key[0] = span.code();
+    key[1..].copy_from_slice(&time_key(slot, process));
+    key
+}
+
+pub(crate) fn figures_place(key: &[u8; 17]) -> Found<FigureKey> {
+    let [code, rest @ ..] = key;
+    let (slot, process) = halves(rest);
+    let span = Span::from_code(*code);
+    let span = span.ok_or_else(|| TxError::BadRow(format!("{code} is no span of figures")))?;
+    let process = ProcessId(u64::from_be_bytes(process));
+    Ok(FigureKey { span, slot: instant(slot), process })
 }
 
 pub(crate) fn job_id(number: u64) -> Found<JobId> {
@@ -316,6 +357,14 @@ mod tests {
             let ((a_place, a_key), (b_place, b_key)) = (ready(a), ready(b));
             prop_assert_eq!(a_place.cmp(&b_place), a_key.cmp(&b_key));
             let time = |(.., at, id): Parts| time_key(Wall::new(at), id);
+            let figures = |(_, _, _, turn, at, id): Parts| {
+                let span = Span::ALL[usize::try_from(turn % 5).expect("small")];
+                let key = figures_key(span, Wall::new(at), id);
+                (figures_place(&key).expect("it is a place"), key)
+            };
+            let ((a_place, a_key), (b_place, b_key)) = (figures(a), figures(b));
+            prop_assert_eq!(a_place.cmp(&b_place), a_key.cmp(&b_key));
+            prop_assert_eq!((a_place.slot.get(), a_place.process.0), (a.4, a.5));
             prop_assert_eq!((a.4, a.5).cmp(&(b.4, b.5)), time(a).cmp(&time(b)));
         }
 
@@ -324,7 +373,7 @@ mod tests {
             let (place, key) = ready(a);
             prop_assert_eq!(ready_place(&key).expect("it is a place"), place);
             prop_assert_eq!(pair_numbers(place.0).expect("they are numbers"), (a.0, a.1));
-            prop_assert_eq!(ready_id(&key), a.5);
+            prop_assert_eq!(last_id(&key).expect("it is an id").get(), a.5);
             let (first, last) = ready_bounds(a.0, a.1);
             prop_assert!(first < key && key <= last);
             let place = time_place(&time_key(Wall::new(a.4), a.5)).expect("it is a place");
@@ -338,5 +387,6 @@ mod tests {
         assert!(time_place(&[0xff; 16]).is_err());
         assert!(ready_place(&[0; 34]).is_err() && ready_place(&[0xff; 34]).is_err());
         assert!(attempt_place(&[0; 16]).is_err());
+        assert!(figures_place(&[5; 17]).is_err());
     }
 }

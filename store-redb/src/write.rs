@@ -4,22 +4,23 @@
 //! and keys that were replaced and removed, without another read.
 
 use std::fmt::Display;
+use std::ops::ControlFlow;
 
 use redb::{ReadableTable, Table, WriteTransaction};
 use windlass_core::store::{Changes, CountDelta, Doc, Moved};
 use windlass_core::{
-    Epoch, IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Queue, View, Wall, WorkerId,
+    Epoch, IdempotencyKey, JobId, KeyRecord, Queue, QueueName, View, Wall, WorkerId,
 };
 
 use crate::bytes::utf8;
+use crate::figures;
+use crate::index::Index;
 use crate::names::Names;
-use crate::rows::{self, Numbers, QueueBytes, Seen, bad};
-use crate::sorted::{put_all, remove_all, replace_all};
+use crate::rows::{self, QueueBytes, Seen, bad};
+use crate::sorted::{get_all, put_all, remove_all, replace_all};
 use crate::tables::{
-    ATTEMPTS, Access, CANCELLED, COUNTS, DONE, ERRORS, FAILED, Found, JOBS, KEYS, LAST_ID, LEASED,
-    MARKERS, META, ORPHANS, PAYLOADS, PROGRESS, QUEUES, READY, RESULTS, SCHEDULED, SETTINGS,
-    TimeTable, WAITING, WORKERS, attempt_key, orphan_key, pair_key, ready_key, time_key,
-    waiting_key,
+    ATTEMPTS, Access, COUNTS, ERRORS, Found, JOBS, KEYS, LAST_ID, MARKERS, META, ORPHANS, PAYLOADS,
+    PROGRESS, QUEUES, RESULTS, SETTINGS, WORKERS, attempt_key, orphan_key, pair_key,
 };
 
 /// Writes everything a batch changed.
@@ -39,6 +40,7 @@ pub(crate) fn write(
     add_counts(txn, names, &changes.counts)?;
     put_settings(txn, changes)?;
     put_workers(txn, changes, now)?;
+    figures::write(txn, changes)?;
     if let Some(marker) = &changes.marker {
         let row = written(|out| rows::put_marker(out, marker));
         txn.open(MARKERS)?.insert(marker.batch.process.0, row.as_slice())?;
@@ -60,6 +62,14 @@ fn put_queue(txn: &WriteTransaction, names: &mut Names, queue: &Queue) -> Found<
     };
     let row = written(|out| rows::put_queue(out, &row));
     txn.open(QUEUES)?.insert(number, row.as_slice())?;
+    Ok(())
+}
+
+/// Deletes a queue, which has no jobs.
+pub(crate) fn drop_queue(txn: &WriteTransaction, names: &mut Names, name: &QueueName) -> Found<()> {
+    if let Some(number) = names.drop_queue(txn, name)? {
+        txn.open(QUEUES)?.remove(number)?;
+    }
     Ok(())
 }
 
@@ -100,7 +110,7 @@ fn write_jobs(txn: &WriteTransaction, names: &mut Names, changes: &Changes) -> F
 
 /// Fails if the batch was decided on another number of rows. Only this process writes to the file,
 /// so the file is damaged.
-fn expect(what: impl Display, expected: usize, found: usize) -> Found<()> {
+pub(crate) fn expect(what: impl Display, expected: usize, found: usize) -> Found<()> {
     if expected == found {
         return Ok(());
     }
@@ -122,128 +132,6 @@ fn remove_jobs(txn: &WriteTransaction, jobs: &[Moved]) -> Found<()> {
         drop_attempts(&mut attempts, job.id, Epoch::new(u64::MAX))?;
     }
     Ok(())
-}
-
-/// The keys by which jobs are found: those to put in place and those to remove.
-#[derive(Debug, Default)]
-pub(crate) struct Index<'j> {
-    ready: Moves<[u8; 34]>,
-    waiting: Moves<[u8; 20]>,
-    /// By time, in the order of [`View::ALL`]; leases are put in place with their holder.
-    times: [Moves<[u8; 16]>; View::ALL.len()],
-    holders: Vec<([u8; 16], &'j Job)>,
-}
-
-impl<'j> Index<'j> {
-    /// Adds the keys of a job.
-    pub(crate) fn add(&mut self, job: &'j Job, numbers: Numbers) {
-        self.add_at(&job.index_key(), job, numbers);
-    }
-
-    fn add_at(&mut self, to: &IndexKey, job: &'j Job, numbers: Numbers) {
-        let id = job.id.get();
-        match to.view {
-            View::Queued => {
-                self.ready.put.push(ready_key(numbers.queue, numbers.kind, to.rank));
-                self.waiting.put.push(waiting_key(numbers.queue, to.at, id));
-            }
-            View::Processing => self.holders.push((time_key(to.at, id), job)),
-            view => self.times[view.index()].put.push(time_key(to.at, id)),
-        }
-    }
-
-    /// Removes the keys by which a job was found.
-    fn remove(&mut self, from: &IndexKey, job: &Job, numbers: Numbers) {
-        let id = job.id.get();
-        if from.view == View::Queued {
-            self.ready.removed.push(ready_key(numbers.queue, numbers.kind, from.rank));
-            self.waiting.removed.push(waiting_key(numbers.queue, from.at, id));
-        } else {
-            self.times[from.view.index()].removed.push(time_key(from.at, id));
-        }
-    }
-
-    fn change(&mut self, from: &IndexKey, job: &'j Job, numbers: Numbers) {
-        let to = job.index_key();
-        let stays = (from.view, from.at, from.rank) == (to.view, to.at, to.rank);
-        // A lease may have another length, though it ends at the same instant.
-        if !stays || to.view == View::Processing {
-            self.remove(from, job, numbers);
-            self.add_at(&to, job, numbers);
-        }
-    }
-
-    /// Moves all keys, in their order.
-    pub(crate) fn write(mut self, txn: &WriteTransaction) -> Found<()> {
-        if !self.ready.is_empty() {
-            self.ready.write("ready", &mut txn.open(READY)?)?;
-            self.waiting.write("waiting", &mut txn.open(WAITING)?)?;
-        }
-        let tables: [(View, TimeTable); 4] = [
-            (View::Scheduled, SCHEDULED),
-            (View::Done, DONE),
-            (View::Failed, FAILED),
-            (View::Cancelled, CANCELLED),
-        ];
-        for (view, table) in tables {
-            let moves = &mut self.times[view.index()];
-            if !moves.is_empty() {
-                moves.write(view.as_str(), &mut txn.open(table)?)?;
-            }
-        }
-        self.write_leases(txn)
-    }
-
-    fn write_leases(&mut self, txn: &WriteTransaction) -> Found<()> {
-        let removed = &mut self.times[View::Processing.index()].removed;
-        if removed.is_empty() && self.holders.is_empty() {
-            return Ok(());
-        }
-        let mut leased = txn.open(LEASED)?;
-        removed.sort_unstable();
-        expect("leases to remove", removed.len(), remove_all(&mut leased, removed)?)?;
-        self.holders.sort_unstable_by_key(|(key, _)| *key);
-        let mut arena = Arena::default();
-        let mut places = Vec::with_capacity(self.holders.len());
-        for (key, job) in &self.holders {
-            let Some(lease) = job.lease() else { continue };
-            let row = arena.add(|out| rows::put_holder(out, &lease.worker, lease.length));
-            places.push((*key, row));
-        }
-        let put: Vec<([u8; 16], &[u8])> =
-            places.iter().map(|(key, row)| (*key, arena.slice(*row))).collect();
-        put_all(&mut leased, &put)?;
-        Ok(())
-    }
-}
-
-/// Keys of one table: those to put in place and those to remove.
-#[derive(Debug)]
-struct Moves<K> {
-    put: Vec<K>,
-    removed: Vec<K>,
-}
-
-impl<K> Default for Moves<K> {
-    fn default() -> Self {
-        Self { put: Vec::new(), removed: Vec::new() }
-    }
-}
-
-impl<const N: usize> Moves<[u8; N]> {
-    fn is_empty(&self) -> bool {
-        self.put.is_empty() && self.removed.is_empty()
-    }
-
-    fn write(&mut self, name: &str, table: &mut Table<'_, &'static [u8; N], ()>) -> Found<()> {
-        self.removed.sort_unstable();
-        self.put.sort_unstable();
-        let removed = remove_all(table, &self.removed)?;
-        expect(format_args!("{name} keys to remove"), self.removed.len(), removed)?;
-        let put: Vec<([u8; N], ())> = self.put.iter().map(|key| (*key, ())).collect();
-        put_all(table, &put)?;
-        Ok(())
-    }
 }
 
 // What is kept beside jobs.
@@ -344,21 +232,32 @@ fn add_counts(txn: &WriteTransaction, names: &mut Names, deltas: &[CountDelta]) 
     if deltas.is_empty() {
         return Ok(());
     }
-    let mut table = txn.open(COUNTS)?;
+    let mut changes = Vec::with_capacity(deltas.len());
     for CountDelta { queue, kind, by } in deltas {
         let queue = names.queues.ensure(txn, queue)?;
-        let key = pair_key(queue, names.kinds.ensure(txn, kind)?);
-        let left = table.get(&key)?.map(|row| rows::counts(row.value())).transpose()?;
-        let left = left.unwrap_or_default();
+        changes.push((pair_key(queue, names.kinds.ensure(txn, kind)?), by));
+    }
+    changes.sort_unstable_by_key(|(key, _)| *key);
+    let keys: Vec<[u8; 8]> = changes.iter().map(|(key, _)| *key).collect();
+    let mut table = txn.open(COUNTS)?;
+    let mut stored = Vec::with_capacity(keys.len());
+    get_all(&table, &keys, |row| {
+        stored.push(row.map(rows::counts).transpose()?.unwrap_or_default());
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let mut row = Vec::new();
+    for ((key, by), stored) in changes.iter().zip(stored) {
         let counts = View::ALL.map(|view| {
-            let count = left.get(view).cast_signed().saturating_add(by[view.index()]);
+            let count = stored.get(view).cast_signed().saturating_add(by[view.index()]);
             u64::try_from(count).unwrap_or(0)
         });
-        // A row of zeros is as good as none: kinds that have gone leave nothing behind.
+        // A row of zeros means the same as none: kinds without jobs leave nothing behind.
         if counts == [0; View::ALL.len()] {
-            table.remove(&key)?;
+            table.remove(key)?;
         } else {
-            table.insert(&key, written(|out| rows::put_counts(out, &counts)).as_slice())?;
+            row.clear();
+            rows::put_counts(&mut row, &counts);
+            table.insert(key, row.as_slice())?;
         }
     }
     Ok(())

@@ -210,7 +210,7 @@ fn a_power_cut_at_any_sync_of_the_first_opening_leaves_a_store_or_nothing() {
 // Errors.
 
 /// Opens, commits one batch of each kind and reads, while something goes wrong once; then opens
-/// anew and checks. Says whether it went wrong at all.
+/// again and checks. Returns whether anything failed.
 fn stumble(base: &(Vec<u8>, Work), fault: Fault) -> Result<bool, String> {
     let disk = Disk::new(base.0.clone(), 7);
     disk.set(Some(fault));

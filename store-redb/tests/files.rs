@@ -1,4 +1,4 @@
-//! Somebody meddles with the file of a store that is open: it stops and says so, and acknowledges
+//! The file of an open store is changed from outside: it stops and says so, and acknowledges
 //! nothing any more.
 
 use std::fs::{self, OpenOptions, Permissions};
@@ -54,7 +54,7 @@ impl Victim {
         self.enqueue().expect_err("not at the second time either");
     }
 
-    /// Opening it anew does not help.
+    /// Reopening it does not help.
     #[track_caller]
     fn assert_lost(&mut self, what: &str) {
         let error = self.store.reopen().expect_err("it must not go on");
@@ -137,7 +137,7 @@ fn a_store_that_was_verified_or_mended_goes_on() {
         victim.enqueue().expect("it takes jobs");
         assert_eq!(victim.store.verify(), Ok(Vec::new()));
         victim.enqueue().expect("it takes jobs after it was verified");
-        victim.store.repair().expect("it can be mended");
-        victim.enqueue().expect("it takes jobs after it was mended");
+        victim.store.repair().expect("it can be repaired");
+        victim.enqueue().expect("it takes jobs after it was repaired");
     }
 }

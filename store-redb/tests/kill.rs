@@ -22,5 +22,5 @@ fn a_second_process_is_refused_clearly_while_the_first_one_lives() {
     assert!(refused.to_string().contains("is open in another process"), "{refused}");
     first.hear(20, &mut promises);
     first.kill(&mut promises);
-    promises.check(&RedbStore::open(&path).expect("nobody has it open any more"));
+    promises.check(&RedbStore::open(&path).expect("no process has it open any more"));
 }

@@ -1,4 +1,4 @@
-//! Opening, copying, checking and mending: what is refused, with which words, and what is put
+//! Opening, copying, checking and repairing: what is refused, with which words, and what is put
 //! right.
 
 use std::fs;
@@ -73,7 +73,7 @@ fn a_reader_left_behind_does_not_keep_the_file_from_being_opened_anew() {
     let mut store = filled(&dir.path().join("jobs.redb"));
     let mut reader = store.reader().expect("it is open");
     let before = reader.dump().expect("it can be read");
-    store.reopen().expect("it opens anew");
+    store.reopen().expect("it reopens");
     assert_eq!(reader.dump().expect("it can still be read"), before);
     assert_eq!(store.verify(), Ok(Vec::new()));
 }
@@ -125,7 +125,7 @@ fn files_that_are_not_ours_are_refused_and_left_as_they_are() {
 /// Changes a file behind the store's back.
 fn tamper(path: &Path, change: impl FnOnce(&WriteTransaction)) {
     let db = Database::create(path).expect("it opens");
-    let txn = db.begin_write().expect("nobody else writes");
+    let txn = db.begin_write().expect("no other transaction writes");
     change(&txn);
     txn.commit().expect("it is committed");
 }
@@ -138,6 +138,9 @@ const LEASED: TableDefinition<'_, &[u8; 16], &[u8]> = TableDefinition::new("leas
 const DONE: TableDefinition<'_, &[u8; 16], ()> = TableDefinition::new("done");
 const COUNTS: TableDefinition<'_, &[u8; 8], &[u8]> = TableDefinition::new("counts");
 const KEYS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("keys");
+const PAIRS: TableDefinition<'_, &[u8; 16], ()> = TableDefinition::new("pairs");
+const SETTLED: TableDefinition<'_, &[u8; 25], ()> = TableDefinition::new("settled");
+const KEYED: TableDefinition<'_, &[u8], ()> = TableDefinition::new("keyed");
 
 #[test]
 fn a_newer_schema_is_refused() {
@@ -183,7 +186,7 @@ fn a_copy_is_as_the_store_was_and_overwrites_nothing() {
 }
 
 /// Damages a store, and checks that the damage is found and put right.
-fn check_mended(what: &str, damage: impl FnOnce(&WriteTransaction)) {
+fn check_repaired(what: &str, damage: impl FnOnce(&WriteTransaction)) {
     let dir = dir();
     let path = dir.path().join("jobs.redb");
     let before = dump(&filled(&path));
@@ -199,11 +202,11 @@ fn check_mended(what: &str, damage: impl FnOnce(&WriteTransaction)) {
 
 #[test]
 fn damage_to_what_is_derived_from_rows_is_found_and_mended() {
-    check_mended("a ready job that is not indexed", |txn| {
+    check_repaired("a ready job that is not indexed", |txn| {
         let mut ready = txn.open_table(READY).expect("it opens");
         ready.pop_first().expect("it goes").expect("there is one");
     });
-    check_mended("a ready job that is indexed by another rank", |txn| {
+    check_repaired("a ready job that is indexed by another rank", |txn| {
         let mut ready = txn.open_table(READY).expect("it opens");
         let (key, _) = ready.pop_first().expect("it goes").expect("there is one");
         let mut other = *key.value();
@@ -211,31 +214,43 @@ fn damage_to_what_is_derived_from_rows_is_found_and_mended() {
         other[17] = 1;
         ready.insert(&other, ()).expect("it is put");
     });
-    check_mended("a payload of another length than its row says", |txn| {
+    check_repaired("a job that is not indexed by queue and kind", |txn| {
+        let mut pairs = txn.open_table(PAIRS).expect("it opens");
+        pairs.pop_first().expect("it goes").expect("there is one");
+    });
+    check_repaired("an entry of no job in the index of finished jobs by queue and kind", |txn| {
+        let mut settled = txn.open_table(SETTLED).expect("it opens");
+        settled.insert(&[0x80; 25], ()).expect("it is put");
+    });
+    check_repaired("an idempotency key of no job", |txn| {
+        let mut keyed = txn.open_table(KEYED).expect("it opens");
+        keyed.insert(&b"stray\0\0\0\0\0\0\0\x09"[..], ()).expect("it is put");
+    });
+    check_repaired("a payload of another length than its row says", |txn| {
         let mut payloads = txn.open_table(PAYLOADS).expect("it opens");
         payloads.insert(7, &b"\"longer\""[..]).expect("it is put");
     });
-    check_mended("a stray key", |txn| {
+    check_repaired("a stray key", |txn| {
         let mut done = txn.open_table(DONE).expect("it opens");
         done.insert(&[0x80; 16], ()).expect("it is put");
     });
-    check_mended("a lost counter", |txn| {
+    check_repaired("a lost counter", |txn| {
         let mut counts = txn.open_table(COUNTS).expect("it opens");
         counts.pop_first().expect("it goes").expect("there is one");
     });
-    check_mended("a lost idempotency key", |txn| {
+    check_repaired("a lost idempotency key", |txn| {
         let mut keys = txn.open_table(KEYS).expect("it opens");
         keys.pop_first().expect("it goes").expect("there is one");
     });
-    check_mended("a payload of no job", |txn| {
+    check_repaired("a payload of no job", |txn| {
         let mut payloads = txn.open_table(PAYLOADS).expect("it opens");
         payloads.insert(99, &b"null"[..]).expect("it is put");
     });
-    check_mended("a lease that nobody holds", |txn| {
+    check_repaired("a lease without a holder", |txn| {
         let mut leased = txn.open_table(LEASED).expect("it opens");
         leased.pop_first().expect("it goes").expect("there is one");
     });
-    check_mended("an id given out that is not remembered", |txn| {
+    check_repaired("an id given out that is not remembered", |txn| {
         let mut meta = txn.open_table(META).expect("it opens");
         meta.insert(&b"last_id"[..], 3).expect("it is put");
     });
@@ -281,7 +296,7 @@ fn check_corrupt(
     fill(&mut batch);
     let error = store.commit(Wall::new(1_000), &batch).expect_err("the rows contradict each other");
     assert!(matches!(error, CommitError::Corrupt(_)), "{what}: {error}");
-    store.reopen().expect("it opens anew");
+    store.reopen().expect("it reopens");
     assert_eq!(store.was_committed(batch.id), Ok(false), "{what}");
     store.repair().unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(store.verify(), Ok(Vec::new()), "{what}");

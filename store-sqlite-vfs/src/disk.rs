@@ -82,7 +82,7 @@ impl Breakdown {
         Self { fault, on: None, spared: 0, lasting: false }
     }
 
-    /// So many calls go well before.
+    /// The number of calls that succeed before.
     #[must_use]
     pub fn after(self, calls: u64) -> Self {
         Self { spared: calls, ..self }

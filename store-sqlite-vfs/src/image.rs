@@ -154,7 +154,7 @@ struct Chance {
     fate: Fate,
     /// Of splitmix64.
     state: u64,
-    /// Of hundred writes, so many are kept and so many are torn.
+    /// Of a hundred writes, how many are kept and how many are torn.
     kept: u64,
     torn: u64,
     /// What was decided for the operation at hand; none if it is torn.

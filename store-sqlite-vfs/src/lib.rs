@@ -18,7 +18,7 @@
 //! * What is dropped behind the end of a file reads as zeros if something behind it was kept.
 //! * That a file came or went is an entry of the directory, durable once the directory was synced.
 //!   Pending entries are kept up to some point in their order, as a journalling file system does.
-//! * Shared memory (`-shm`) never survives. SQLite builds it anew.
+//! * Shared memory (`-shm`) never survives. SQLite rebuilds it.
 //!
 //! [`Fate`] says which pending operations survive: none, all, or as a seed decides.
 //!

@@ -5,8 +5,9 @@ use std::collections::btree_map::Entry;
 
 use rusqlite::params;
 use windlass_core::store::{
-    Answers, Batch, Candidate, Candidates, CommitPoint, DeadFound, DeadJob, DeadPage, ExpiredPage,
-    Filter, FinishedPage, JobPage, KeyFound, KindFound, Outcomes, Questions, QueueFound, Want,
+    Answers, Batch, Candidates, CommitPoint, DeadFound, DeadJob, DeadPage, EmptyQueues,
+    ExpiredPage, Filter, FinishedPage, JobPage, KeyFound, KindFound, Outcomes, Questions,
+    QueueFound, QueueSweep, Want,
 };
 use windlass_core::{
     Apply, ApplyStep, Counts, Gate, IdempotencyKey, Job, JobId, Kind, Queue, QueueName, Rank, View,
@@ -14,9 +15,11 @@ use windlass_core::{
 };
 use windlass_store_file::{Cache, Heads, Pair};
 
+use crate::figures;
 use crate::find::{Found, Rows, count, key_record};
 use crate::hook::Hook;
-use crate::rows::{bad, id_code, job_columns, rank, text, view_code};
+use crate::names::{pair_key, pair_range};
+use crate::rows::{bad, id_code, in_view, rank, select_jobs, text, view_code};
 use crate::write::write;
 
 /// An open transaction that writes.
@@ -50,14 +53,18 @@ impl<'a> Transaction<'a> {
             write(conn, names, &changes, self.now)?;
             let names = std::cell::RefCell::new(names);
             let pair = |job: &Job| names.borrow_mut().pair(conn, job);
-            let queue = |queue: &Queue| names.borrow_mut().ensure_queue(conn, &queue.name);
+            let queue = |name: &QueueName| names.borrow_mut().ensure_queue(conn, name);
+            let dropped = changes.dropped_queues.clone();
             self.cache.absorb(changes, pair, queue)?;
+            for name in &dropped {
+                names.borrow_mut().drop_queue(conn, name)?;
+            }
         }
         Ok(apply.finish())
     }
 
-    /// Answers everything. Nobody else can write while the transaction is open, so every row in it
-    /// is held.
+    /// Answers all questions. No other process can write while the transaction is open, so every
+    /// row in it is held.
     pub(crate) fn answer(&mut self, asked: &Questions) -> Found<Answers> {
         let mut answers = Answers { now: self.now, ..Answers::default() };
         answers.jobs = self.jobs(&asked.jobs)?;
@@ -83,6 +90,13 @@ impl<'a> Transaction<'a> {
         }
         if let Some(age) = asked.silent {
             answers.silent = self.has_silent(self.now.minus(age))?;
+        }
+        if let Some(page) = &asked.empty_queues {
+            answers.empty_queues = self.empty_queues(page)?;
+        }
+        answers.figures = figures::data(self.rows.conn, &asked.figures)?;
+        for page in &asked.old_figures {
+            answers.old_figures.push(figures::old(self.rows.conn, self.now, *page)?);
         }
         for want in &asked.wants {
             answers.candidates.push(self.candidates(want)?);
@@ -133,13 +147,14 @@ impl<'a> Transaction<'a> {
         let queue = names.queue_id(conn, queue)?;
         let Some(queue) = queue else { return Ok(KindFound::New { others: 0 }) };
         if let Some(kind) = names.kind_id(conn, kind)? {
-            let sql = "SELECT 1 FROM counts WHERE queue = ?1 AND kind = ?2";
-            if conn.prepare_cached(sql)?.exists([queue, kind])? {
+            let sql = "SELECT 1 FROM counts WHERE pair = ?1";
+            if conn.prepare_cached(sql)?.exists([pair_key(queue, kind)])? {
                 return Ok(KindFound::Known);
             }
         }
-        let sql = "SELECT count(*) FROM counts WHERE queue = ?1";
-        let others: i64 = conn.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
+        let sql = "SELECT count(*) FROM counts WHERE pair BETWEEN ?1 AND ?2";
+        let mut statement = conn.prepare_cached(sql)?;
+        let others: i64 = statement.query_row(pair_range(queue), |row| row.get(0))?;
         Ok(KindFound::New { others: usize::try_from(others).map_err(bad)? })
     }
 
@@ -164,18 +179,20 @@ impl<'a> Transaction<'a> {
         to: Wall,
         limit: usize,
     ) -> Found<JobPage> {
-        let sql = concat!(
-            "SELECT ",
-            job_columns!(),
-            " FROM jobs WHERE view = ?1 AND at <= ?2 AND (at, id) > (?3, ?4) \
-             ORDER BY at, id LIMIT ?5"
+        let sql = in_view!(
+            view,
+            [select_jobs!(), "WHERE "],
+            " AND at <= ?2 AND (at, id) > (?3, ?4) ORDER BY at, id LIMIT ?5"
         );
         let (at, id) = after.map_or((i64::MIN, 0), |(at, id)| (at.get(), id_code(id)));
         let jobs = self.rows.find(sql, params![view_code(view), to.get(), at, id, count(limit)])?;
         let last = jobs.last().map(|job| (job.index_key().at.get(), id_code(job.id)));
         let (at, id) = last.unwrap_or((at, id));
-        let sql = "SELECT at FROM jobs WHERE view = ?1 AND (at, id) > (?2, ?3) \
-                   ORDER BY at, id LIMIT 1";
+        let sql = in_view!(
+            view,
+            ["SELECT at FROM jobs WHERE "],
+            " AND (at, id) > (?2, ?3) ORDER BY at, id LIMIT 1"
+        );
         let mut statement = self.rows.conn.prepare_cached(sql)?;
         let mut rows = statement.query(params![view_code(view), at, id])?;
         let next = rows.next()?.map(|row| row.get(0)).transpose()?;
@@ -191,7 +208,7 @@ impl<'a> Transaction<'a> {
     fn dead(&mut self, asked: &DeadPage) -> Found<DeadFound> {
         let page = self.rows.newest(View::Failed, asked.after, asked.limit)?;
         let (queue, kind) = (asked.queue.clone(), asked.kind.clone());
-        let filter = Filter { view: Some(View::Failed), queue, kind };
+        let filter = Filter { view: Some(View::Failed), queue, kind, ..Filter::default() };
         let last = page.last().filter(|_| page.len() == asked.limit);
         let next = last.map(|job| filter.place(job));
         let mut jobs = Vec::new();
@@ -220,6 +237,25 @@ impl<'a> Transaction<'a> {
         Ok(self.rows.conn.prepare_cached(sql)?.query_row([before.get()], |row| row.get(0))?)
     }
 
+    /// The queues of a page that have no jobs.
+    fn empty_queues(&mut self, page: &QueueSweep) -> Found<EmptyQueues> {
+        let sql = "SELECT id FROM queues WHERE name > ?1 ORDER BY name LIMIT ?2";
+        let after = page.after.as_ref().map_or("", QueueName::as_str);
+        let mut statement = self.rows.conn.prepare_cached(sql)?;
+        let ids = statement.query_map(params![after, count(page.limit)], |row| row.get(0))?;
+        let ids: Vec<i64> = ids.collect::<rusqlite::Result<_>>()?;
+        let mut found = EmptyQueues::default();
+        for id in &ids {
+            if total(&mut self.rows, &mut self.totals, *id)?.is_empty() {
+                found.queues.extend(queue(&mut self.rows, &mut self.cache.queues, *id)?.cloned());
+            }
+        }
+        if let Some(last) = ids.last().filter(|_| ids.len() == page.limit) {
+            found.next = Some(self.rows.names.queue(self.rows.conn, *last)?);
+        }
+        Ok(found)
+    }
+
     fn candidates(&mut self, want: &Want) -> Found<Candidates> {
         let mut heads = std::mem::take(&mut self.cache.heads);
         if !heads.is_loaded() {
@@ -231,39 +267,38 @@ impl<'a> Transaction<'a> {
             want,
             |pair| wanted(*rows.borrow_mut(), queues, totals, want, pair),
             |pair, after, limit| rows.borrow_mut().ready(pair, after, limit),
+            |ranks, budget| rows.borrow_mut().candidates(ranks, budget),
         )?;
         self.cache.heads = heads;
-        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
-        let payloads = self.rows.payloads(&ids)?;
-        let jobs = jobs.into_iter().zip(payloads);
-        let jobs = jobs.map(|(job, payload)| Candidate { job, payload }).collect();
         Ok(Candidates { jobs, next_bytes })
     }
 
-    /// Finds every queue and kind with ready jobs, with one or two searches for each.
+    /// Finds every queue and kind with ready jobs, and the best of each. It walks the index, and
+    /// searches for the next pair where one has many.
     fn load(&mut self, heads: &mut Heads) -> Found<()> {
+        let sql = "SELECT queue, kind, class, turn, due, id FROM jobs INDEXED BY ready \
+                   WHERE view = 0 AND (queue, kind) > (?1, ?2) \
+                   ORDER BY queue, kind, class, turn, due, id";
+        let mut statement = self.rows.conn.prepare_cached(sql)?;
         let mut found: Vec<(Pair, Rank)> = Vec::new();
-        let kind = "SELECT queue, kind, class, turn, due, id FROM jobs \
-                    WHERE view = 0 AND queue = ?1 AND kind > ?2 \
-                    ORDER BY kind, class, turn, due, id LIMIT 1";
-        let queue = "SELECT queue, kind, class, turn, due, id FROM jobs INDEXED BY ready \
-                     WHERE view = 0 AND queue > ?1 \
-                     ORDER BY queue, kind, class, turn, due, id LIMIT 1";
-        let conn = self.rows.conn;
-        let (mut kind, mut queue) = (conn.prepare_cached(kind)?, conn.prepare_cached(queue)?);
         loop {
-            let mut next = None;
-            if let Some((Pair { queue, kind: last }, _)) = found.last() {
-                next = kind.query(params![queue, last])?.next()?.map(head).transpose()?;
+            let last = found.last().map_or((i64::MIN, 0), |(pair, _)| (pair.queue, pair.kind));
+            let mut rows = statement.query(params![last.0, last.1])?;
+            let mut of_pair = 0;
+            while let Some(row) = rows.next()? {
+                let next = head(row)?;
+                of_pair =
+                    if found.last().is_some_and(|last| last.0 == next.0) { of_pair + 1 } else { 1 };
+                found.push(next);
+                if of_pair == Heads::LOADED {
+                    break;
+                }
             }
-            if next.is_none() {
-                let last = found.last().map_or(i64::MIN, |(pair, _)| pair.queue);
-                next = queue.query([last])?.next()?.map(head).transpose()?;
+            if of_pair < Heads::LOADED {
+                break;
             }
-            let Some(next) = next else { break };
-            found.push(next);
         }
-        heads.load(found);
+        heads.load(&found);
         Ok(())
     }
 
@@ -279,7 +314,7 @@ impl<'a> Transaction<'a> {
             let counts = if counted { Some(total(&mut self.rows, totals, id)?) } else { None };
             found.push(QueueFound { queue: queue.clone(), counts });
         }
-        if found.len() < needed.len() {
+        if found.len() < needed.len() || !asked.counted.is_empty() {
             let sql = "SELECT count(*) FROM queues";
             let mut statement = self.rows.conn.prepare_cached(sql)?;
             let all: i64 = statement.query_row([], |row| row.get(0))?;
@@ -298,7 +333,7 @@ fn head(row: &rusqlite::Row<'_>) -> Found<(Pair, Rank)> {
 type Queues = BTreeMap<i64, Queue>;
 type Totals = BTreeMap<i64, Counts>;
 
-/// A queue by its number, read once as long as nobody else writes.
+/// A queue by its number, read once as long as no other process writes.
 fn queue<'q>(rows: &mut Rows<'_>, queues: &'q mut Queues, id: i64) -> Found<Option<&'q Queue>> {
     match queues.entry(id) {
         Entry::Occupied(known) => Ok(Some(known.into_mut())),

@@ -1,32 +1,40 @@
-//! For operators: does the store agree with itself, can it be mended, can it be copied.
+//! For operators: verify, repair and copy a store.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 
-use rusqlite::{Connection, TransactionBehavior};
-use windlass_core::Rank;
-use windlass_core::store::{Cause, Disagreement, Reader, StoreError, audit};
-use windlass_store_file::{directory_of, make_file, sync_directory};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior};
+use windlass_core::store::{Audit, Cause, Disagreement, StoreError};
+use windlass_core::{IdempotencyKey, Rank};
+use windlass_store_file::{
+    directory_of, hold, make_file, no_room_for, short_of_space, sync_directory,
+};
 
 use crate::error::{OpenError, TxError};
+use crate::figures;
+use crate::find::{Found, Rows, key_record};
 use crate::names::Names;
 use crate::open::{self, Place};
-use crate::reader::Pool;
-use crate::rows::{job, job_columns, rank_code};
+use crate::quiet::{self, Quiet, refuse_stale_wal};
+use crate::reader::{attempt, attempt_columns, detail};
+use crate::rows::{bad, job, job_id, rank_code, select_jobs, text};
 use crate::store::SqliteStore;
 
 /// Checks and copies a store that is in use, from any thread: see [`SqliteStore::maintenance`].
 #[derive(Debug, Clone)]
 pub struct SqliteMaintenance {
     /// Connections are opened for each call: one kept here would outlive the store, and the last to
-    /// close a database leaves its log behind unless it can write.
+    /// close a database leaves its WAL behind unless it can write.
     place: Place,
+    /// Whether a store of this process has it open. Then every connection takes locks: closing one
+    /// without them would drop those of the store.
+    in_use: bool,
 }
 
 impl SqliteStore {
     /// A handle that checks and copies the store while it is in use.
     pub fn maintenance(&self) -> SqliteMaintenance {
-        SqliteMaintenance { place: self.place.clone() }
+        SqliteMaintenance { place: self.place.clone(), in_use: true }
     }
 
     /// See [`SqliteMaintenance::verify`].
@@ -39,52 +47,115 @@ impl SqliteStore {
         self.maintenance().backup(to)
     }
 
-    /// Makes derived data agree with the rows again: counters are counted anew, indexes built
-    /// anew, and what belongs to no job is removed. No job is touched.
+    /// Makes derived data agree with the rows again: counters are recounted, indexes rebuilt,
+    /// and what belongs to no job is removed. No job is touched.
     pub fn repair(&mut self) -> Result<(), StoreError> {
         let mut conn = open::writer(&self.place).map_err(unopened)?;
-        mend(&mut conn).map_err(|error| error.of_read())
+        repair(&mut conn).map_err(|error| error.of_read())
     }
 }
 
 impl SqliteMaintenance {
+    /// Checks and copies a store that this process does not write.
+    pub fn of(path: &Path) -> Self {
+        Self { place: Place { path: path.into(), vfs: None }, in_use: false }
+    }
+
     /// Recomputes counters, keys and indexes from the rows, and lists everything that disagrees.
-    /// Empty is good. It reads the whole store, beside those who write.
+    /// An empty list means that all is well. It reads the whole store, while others may write.
     pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
-        let conn = open::reader(&self.place).map_err(unopened)?;
-        let mut found = integrity(&conn).map_err(|error| TxError::from(error).of_read())?;
-        if !found.is_empty() {
-            return Ok(found);
+        loop {
+            let (conn, quiet) = self.open().map_err(unopened)?;
+            let found = inspect(&conn);
+            // Otherwise a process opened the store meanwhile: that is seen now.
+            if quiet.is_none_or(|quiet| quiet.holds()) {
+                return found.map_err(|error| error.of_read());
+            }
         }
-        found.extend(strays(&conn).map_err(|error| TxError::from(error).of_read())?);
-        found.extend(audit(&Pool::new(self.place.clone()).reader()?.dump()?));
-        Ok(found)
+    }
+
+    /// Like [`verify`](Self::verify), of a copy that no process writes. One of an older schema is
+    /// checked for broken pages only; one of a newer schema, or of another program, is refused.
+    pub fn verify_copy(&self) -> Result<Vec<Disagreement>, OpenError> {
+        let sqlite = |source| OpenError::sqlite(&self.place.path, source);
+        refuse_stale_wal(&self.place.path)?;
+        match self.open() {
+            Ok((conn, _)) => inspect(&conn).map_err(|error| OpenError::Damaged {
+                path: self.place.path.clone(),
+                what: error.cause().to_string(),
+            }),
+            Err(OpenError::Older { .. }) => {
+                integrity(&open::any_schema(&self.place, true)?).map_err(sqlite)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Copies the store, as it is at one instant, to a file that does not exist yet; others may go
     /// on writing.
     pub fn backup(&self, to: &Path) -> Result<(), OpenError> {
         let created = |source| OpenError::Create { path: to.into(), source };
-        make_file(to).map_err(created)?;
+        let held = make_file(to).map_err(created)?;
+        hold(&held);
         let copied = self.copy_to(to);
         if copied.is_err() {
-            // Half a copy is worse than none.
-            let _ = std::fs::remove_file(to);
+            // An incomplete copy must not stay.
+            let _ = fs::remove_file(to);
         }
         copied
     }
 
+    fn open(&self) -> Result<(Connection, Option<Quiet>), OpenError> {
+        if self.in_use {
+            return Ok((open::read_only(&self.place, false)?, None));
+        }
+        quiet::open(&self.place)
+    }
+
     fn copy_to(&self, to: &Path) -> Result<(), OpenError> {
-        let sqlite = |source| OpenError::Sqlite { path: to.into(), source };
         let created = |source| OpenError::Create { path: to.into(), source };
-        let name = to.to_str().ok_or_else(|| OpenError::Foreign {
-            path: to.into(),
-            what: "its name is no UTF-8".into(),
-        })?;
-        let conn = open::writer(&self.place)?;
-        conn.execute("VACUUM INTO ?1", [name]).map_err(sqlite)?;
+        loop {
+            let (conn, quiet) = self.open()?;
+            copy(&conn, to)?;
+            if quiet.is_none_or(|quiet| quiet.holds()) {
+                break;
+            }
+            // A process opened the store meanwhile: that is seen now, and it is copied with locks.
+            OpenOptions::new().write(true).truncate(true).open(to).map_err(created)?;
+        }
         File::open(to).and_then(|file| file.sync_all()).map_err(created)?;
         sync_directory(directory_of(to)).map_err(created)
+    }
+}
+
+/// How many steps of a statement pass between two looks at the space on the disk.
+const STEPS: i32 = 10_000;
+
+/// Copies what this connection sees to a file that is empty.
+fn copy(conn: &Connection, to: &Path) -> Result<(), OpenError> {
+    let sqlite = |source| OpenError::Sqlite { path: to.into(), source };
+    let no_room = |why: Cause| OpenError::NoRoom { path: to.into(), why: why.to_string() };
+    let name = to.to_str().ok_or_else(|| OpenError::Foreign {
+        path: to.into(),
+        what: "its name is no UTF-8".into(),
+    })?;
+    let number = |pragma: &str| {
+        let number = conn.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0));
+        number.map(i64::cast_unsigned).map_err(sqlite)
+    };
+    let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
+    let bytes = pages.saturating_mul(number("page_size")?);
+    no_room_for(to, bytes).map_or(Ok(()), |why| Err(no_room(why)))?;
+    // Others may fill the disk meanwhile.
+    let target = to.to_path_buf();
+    conn.progress_handler(STEPS, Some(move || short_of_space(&target).is_some()))
+        .map_err(sqlite)?;
+    match conn.execute("VACUUM INTO ?1", [name]) {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+            let why = "the disk filled up meanwhile; free some space, or copy to another disk";
+            Err(no_room(Cause::new(why)))
+        }
+        copied => copied.map(drop).map_err(sqlite),
     }
 }
 
@@ -101,50 +172,113 @@ fn integrity(conn: &Connection) -> rusqlite::Result<Vec<Disagreement>> {
     Ok(lines?.into_iter().filter(|line| line != "ok").map(Disagreement).collect())
 }
 
-/// The tables whose rows belong to a job.
-const OF_JOBS: [&str; 5] = ["payloads", "results", "progress", "errors", "attempts"];
+/// Everything that disagrees in one snapshot. Rows are looked at one by one, so that the memory it
+/// takes does not grow with the number of jobs.
+fn inspect(conn: &Connection) -> Result<Vec<Disagreement>, TxError> {
+    let found = integrity(conn)?;
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let snapshot = conn.unchecked_transaction()?;
+    let mut names = Names::default();
+    let mut tx = Rows { conn, names: &mut names };
+    let mut audit = Audit::new(tx.next_id()?);
+    strays(conn, &mut audit)?;
+    check_jobs(&mut tx, &mut audit)?;
+    check_keys(&mut tx, &mut audit)?;
+    check_attempts(conn, &mut audit)?;
+    figures::all(conn)?.iter().for_each(|row| audit.figures(row));
+    let found = audit.finish(&tx.all_queues()?);
+    snapshot.finish()?;
+    Ok(found)
+}
 
-/// Texts and attempts that belong to no job.
-fn strays(conn: &Connection) -> rusqlite::Result<Vec<Disagreement>> {
-    let mut found = Vec::new();
-    for table in OF_JOBS {
-        let sql =
-            format!("SELECT DISTINCT job FROM {table} WHERE job NOT IN (SELECT id FROM jobs)");
+fn check_jobs(tx: &mut Rows<'_>, audit: &mut Audit) -> Found<()> {
+    let mut statement = tx.conn.prepare(concat!(select_jobs!(), "ORDER BY id"))?;
+    let mut key = tx.conn.prepare("SELECT job FROM keys WHERE key = ?1")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let job = job(tx.conn, tx.names, row)?;
+        let named = match &job.idempotency_key {
+            Some(text) => key.query_row([text.as_str()], |row| row.get(0)).optional()?,
+            None => None,
+        };
+        let named = named.map(job_id).transpose()?;
+        audit.job(&detail(tx, job)?, named);
+    }
+    Ok(())
+}
+
+fn check_keys(tx: &mut Rows<'_>, audit: &mut Audit) -> Found<()> {
+    let sql = "SELECT key, job, request, created_at, orphan_until FROM keys ORDER BY key";
+    let mut statement = tx.conn.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let key = IdempotencyKey::new(text(row, 0)?.unwrap_or_default()).map_err(bad)?;
+        let record = key_record(key, row, 1)?;
+        let job = tx.jobs(&[record.job])?.pop().flatten();
+        audit.key(&record, job.as_ref());
+    }
+    Ok(())
+}
+
+fn check_attempts(conn: &Connection, audit: &mut Audit) -> Found<()> {
+    let sql = concat!(
+        "SELECT ",
+        attempt_columns!(),
+        ", EXISTS (SELECT 1 FROM jobs WHERE id = job) FROM attempts ORDER BY job, epoch"
+    );
+    let mut statement = conn.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        audit.attempt(attempt(row)?.job, row.get(13)?);
+    }
+    Ok(())
+}
+
+/// The tables of texts, whose rows belong to a job.
+const TEXTS: [&str; 4] = ["bodies", "results", "progress", "errors"];
+
+/// Texts that belong to no job.
+fn strays(conn: &Connection, audit: &mut Audit) -> rusqlite::Result<()> {
+    for table in TEXTS {
+        let sql = format!("SELECT job FROM {table} WHERE job NOT IN (SELECT id FROM jobs)");
         let mut statement = conn.prepare(&sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let job: i64 = row.get(0)?;
-            found.push(Disagreement(format!("{table} of job {job}, which does not exist")));
+            audit.say(format!("{table} of job {job}, which does not exist"));
         }
     }
-    Ok(found)
+    Ok(())
 }
 
-fn mend(conn: &mut Connection) -> Result<(), TxError> {
+fn repair(conn: &mut Connection) -> Result<(), TxError> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     rank_anew(&tx)?;
-    for table in OF_JOBS {
+    for table in TEXTS.into_iter().chain(["attempts"]) {
         let sql = format!("DELETE FROM {table} WHERE job NOT IN (SELECT id FROM jobs)");
         tx.execute(&sql, [])?;
     }
     tx.execute_batch(
         "DELETE FROM counts;
-         INSERT INTO counts (queue, kind, queued, scheduled, processing, done, failed, cancelled)
-             SELECT queue, kind, sum(view = 0), sum(view = 1), sum(view = 2), sum(view = 3),
+         INSERT INTO counts (pair, queued, scheduled, processing, done, failed, cancelled)
+             SELECT queue << 32 | kind, sum(view = 0), sum(view = 1), sum(view = 2), sum(view = 3),
                     sum(view = 4), sum(view = 5)
              FROM jobs GROUP BY queue, kind;
          DELETE FROM keys WHERE orphan_until IS NULL AND job NOT IN (SELECT id FROM jobs);
          UPDATE keys SET orphan_until = NULL
              WHERE orphan_until IS NOT NULL AND job IN (SELECT id FROM jobs);
          INSERT INTO keys (key, job, request, created_at)
-             SELECT idempotency_key, max(id), zeroblob(16), created_at FROM jobs
+             SELECT idempotency_key, max(id), zeroblob(16), created_at
+             FROM jobs JOIN bodies ON job = id
              WHERE idempotency_key IS NOT NULL AND view < 3 GROUP BY idempotency_key
              ON CONFLICT DO NOTHING;
          INSERT INTO errors (job, text, cut)
              SELECT id, 'the error was lost', 0 FROM jobs
              WHERE view = 4 AND id NOT IN (SELECT job FROM errors);
          UPDATE jobs SET payload_bytes = bytes FROM
-             (SELECT job, octet_length(text) AS bytes FROM payloads)
+             (SELECT job, octet_length(text) AS bytes FROM bodies)
              WHERE job = id AND payload_bytes <> bytes;
          UPDATE meta SET value = max(value, (SELECT ifnull(max(id), 0) FROM jobs))
              WHERE key = 'last_id';
@@ -155,7 +289,7 @@ fn mend(conn: &mut Connection) -> Result<(), TxError> {
 
 /// Gives jobs the rank that core computes, where the row says otherwise.
 fn rank_anew(conn: &Connection) -> Result<(), TxError> {
-    let sql = concat!("SELECT ", job_columns!(), " FROM jobs");
+    let sql = select_jobs!();
     let mut names = Names::default();
     let mut statement = conn.prepare(sql)?;
     let mut rows = statement.query([])?;

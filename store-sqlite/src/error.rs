@@ -24,15 +24,15 @@ pub enum OpenError {
     /// The directory or the file could not be made.
     #[error("cannot create {path}: {source}")]
     Create {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The file is not ours.
+    /// The file is not a Windlass store.
     #[error("{path} is not a Windlass store: {what}; give the path of another file")]
     Foreign {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
         /// What it is.
         what: String,
@@ -43,43 +43,82 @@ pub enum OpenError {
          run that version, or restore a backup made before the upgrade"
     )]
     Newer {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
         /// Its schema.
         found: i64,
         /// The newest schema known here.
         known: i64,
     },
-    /// A setting that durability rests on did not take.
+    /// An older version of Windlass wrote the file, and it was opened for reading alone.
+    #[error(
+        "{path} was written by an older Windlass (schema {found}, this one reads {known}); \
+         back the file up, then start `windlass serve` on it once: that upgrades it"
+    )]
+    Older {
+        /// The path of the file.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The schema that can be read.
+        known: i64,
+    },
+    /// The disk has no room for a copy.
+    #[error("cannot copy to {path}: {why}")]
+    NoRoom {
+        /// The path of the file.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
+    },
+    /// What is stored cannot be read.
+    #[error("{path} is damaged: {what}; restore another backup")]
+    Damaged {
+        /// The path of the file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// The WAL beside a copy is that of the store that was there before.
+    #[error(
+        "{path} is a copy that was put beside the WAL of another database, and {path}-wal does not \
+         belong to it; move {path}-wal and {path}-shm away, and restore copies with `windlass \
+         restore FILE`"
+    )]
+    StaleWal {
+        /// The path of the file.
+        path: String,
+    },
+    /// A setting that durability depends on was not accepted.
     #[error(
         "{path}: SQLite reports {pragma}={found}, but {needed} is needed; \
              it may lie on a file system that cannot do it"
     )]
     Pragma {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Which setting.
+        /// The name of the setting.
         pragma: &'static str,
         /// What it is.
         found: String,
         /// What it must be.
         needed: &'static str,
     },
-    /// The whole log has to be moved into the database once more, by one who is alone.
+    /// The whole WAL has to be checkpointed again, which needs exclusive access.
     #[error(
         "{path} failed while others have it open; end the other processes that use it: \
-         what was written last can be made safe only by one who is alone"
+         what was written last can only be recovered with exclusive access"
     )]
     NotAlone {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
     },
     /// SQLite refused.
     #[error("cannot open {path}: {}", hint(source))]
     Sqlite {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: rusqlite::Error,
     },
 }
@@ -97,6 +136,16 @@ impl OpenError {
     }
 }
 
+impl OpenError {
+    /// The same, of a file that was opened by another name.
+    pub(crate) fn at(self, path: &Path) -> Self {
+        match self {
+            Self::Sqlite { source, .. } => Self::sqlite(path, source),
+            other => other,
+        }
+    }
+}
+
 fn hint(error: &rusqlite::Error) -> String {
     let advice = match error.sqlite_error_code() {
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
@@ -104,6 +153,11 @@ fn hint(error: &rusqlite::Error) -> String {
         }
         Some(ErrorCode::CannotOpen) => "; check that the directory exists and may be written",
         Some(ErrorCode::DiskFull) => "; free some space",
+        Some(ErrorCode::DatabaseCorrupt) => {
+            "; if a copy was put in its place, the file beside it that ends in -wal is that of the \
+             old store: use `windlass restore FILE`; otherwise run `windlass doctor`, or restore a \
+             backup"
+        }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             "; another process holds it: wait for it to finish, or end it"
         }
@@ -131,7 +185,7 @@ impl From<BadAnswer> for TxError {
     }
 }
 
-/// How bad it is.
+/// What a caller can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Busy,

@@ -21,7 +21,7 @@ pub(crate) fn beside(database: &Path, end: &str) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct Files {
     database: Watched,
-    /// The log and the shared memory, which are there as long as anybody has the database open.
+    /// The WAL and the shared memory, which exist as long as a process has the database open.
     others: [Watched; 2],
     /// How large the database was when it was last looked at, in bytes.
     size: u64,
@@ -54,10 +54,10 @@ impl Files {
     }
 }
 
-/// Whether a database of this size lacks nothing: pages may be in the log only.
+/// Whether a database of this size can be complete: pages may be in the WAL only.
 fn is_whole(place: &Place, size: u64) -> bool {
     if size < HEADER {
-        // Not to be opened: SQLite removes the log of an empty database.
+        // Not to be opened: SQLite removes the WAL of an empty database.
         return false;
     }
     let Ok(conn) = open::reader(place) else { return false };

@@ -1,7 +1,7 @@
 //! Finds rows in SQL, for the transaction of a batch and for snapshots that only read.
 
 use rusqlite::{Connection, OptionalExtension, Params, params};
-use windlass_core::store::Cursor;
+use windlass_core::store::{ByteBudget, Candidate, Cursor};
 use windlass_core::{
     Counts, Excerpt, Fingerprint, IdempotencyKey, Job, JobId, KeyRecord, Kind, LeaseLength,
     MaxQueued, MaxRetries, MaxRunning, Payload, Queue, QueueRow, QueueSettings, Rank, View, Wall,
@@ -9,9 +9,10 @@ use windlass_core::{
 use windlass_store_file::Pair;
 
 use crate::error::TxError;
-use crate::names::Names;
+use crate::names::{Names, pair_range};
 use crate::rows::{
-    bad, excerpt, id_code, job, job_columns, job_id, optional, rank_code, small, text, view_code,
+    PAYLOAD, bad, excerpt, id_code, in_view, job, job_id, optional, payload_bytes, rank, rank_code,
+    select_jobs, small, text, view_code,
 };
 
 macro_rules! queue_columns {
@@ -42,7 +43,7 @@ impl Rows<'_> {
 
     /// The first instant in a view.
     pub(crate) fn first_at(&self, view: View) -> Found<Option<Wall>> {
-        let sql = "SELECT at FROM jobs WHERE view = ?1 ORDER BY at LIMIT 1";
+        let sql = in_view!(view, ["SELECT at FROM jobs WHERE "], " ORDER BY at LIMIT 1");
         let mut statement = self.conn.prepare_cached(sql)?;
         let at = statement.query_row([view_code(view)], |row| row.get(0)).optional()?;
         Ok(at.map(Wall::new))
@@ -68,10 +69,10 @@ impl Rows<'_> {
 
     /// The counters of a queue's kinds.
     pub(crate) fn counts(&mut self, queue: i64) -> Found<Vec<(Kind, Counts)>> {
-        let sql = "SELECT kind, queued, scheduled, processing, done, failed, cancelled \
-                   FROM counts WHERE queue = ?1";
+        let sql = "SELECT pair & 4294967295, queued, scheduled, processing, done, failed, \
+                   cancelled FROM counts WHERE pair BETWEEN ?1 AND ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
-        let mut rows = statement.query([queue])?;
+        let mut rows = statement.query(pair_range(queue))?;
         let mut kinds = Vec::new();
         while let Some(row) = rows.next()? {
             let mut counts = [0; View::ALL.len()];
@@ -107,7 +108,7 @@ impl Rows<'_> {
     }
 
     pub(crate) fn payload(&self, id: JobId) -> Found<Payload> {
-        let mut statement = self.conn.prepare_cached("SELECT text FROM payloads WHERE job = ?1")?;
+        let mut statement = self.conn.prepare_cached("SELECT text FROM bodies WHERE job = ?1")?;
         let mut rows = statement.query([id_code(id)])?;
         let Some(row) = rows.next()? else {
             return Err(TxError::BadRow(format!("job {id} has no payload")));
@@ -121,7 +122,7 @@ impl Rows<'_> {
     /// is quicker than a search for each.
     pub(crate) fn payloads(&self, ids: &[JobId]) -> Found<Vec<Payload>> {
         let mut found = Vec::with_capacity(ids.len());
-        let sql = "SELECT job, text FROM payloads WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
+        let sql = "SELECT job, text FROM bodies WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
         let mut statement = self.conn.prepare_cached(sql)?;
         for run in ids.chunk_by(|a, b| a.get() + 1 == b.get()) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
@@ -139,7 +140,7 @@ impl Rows<'_> {
 
     /// These jobs, in this order; `None` for one that does not exist.
     pub(crate) fn jobs(&mut self, ids: &[JobId]) -> Found<Vec<Option<Job>>> {
-        let sql = concat!("SELECT ", job_columns!(), " FROM jobs WHERE id = ?1");
+        let sql = concat!(select_jobs!(), "WHERE id = ?1");
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
@@ -150,22 +151,57 @@ impl Rows<'_> {
         Ok(found)
     }
 
-    /// The first ready jobs of a queue and kind behind a rank, best first.
+    /// The ranks of the first ready jobs of a queue and kind behind a rank, best first.
     pub(crate) fn ready(
         &mut self,
         pair: Pair,
         after: Option<Rank>,
         limit: usize,
-    ) -> Found<Vec<Job>> {
-        let sql = concat!(
-            "SELECT ",
-            job_columns!(),
-            " FROM jobs WHERE view = 0 AND queue = ?1 AND kind = ?2 \
-             AND (class, turn, due, id) > (?3, ?4, ?5, ?6) ORDER BY class, turn, due, id LIMIT ?7"
-        );
+    ) -> Found<Vec<Rank>> {
+        let sql = "SELECT class, turn, due, id FROM jobs INDEXED BY ready \
+                   WHERE view = 0 AND queue = ?1 AND kind = ?2 \
+                   AND (class, turn, due, id) > (?3, ?4, ?5, ?6) \
+                   ORDER BY class, turn, due, id LIMIT ?7";
         let Pair { queue, kind } = pair;
         let (class, turn, due, id) = after.map_or((i64::MIN, 0, i64::MIN, 0), rank_code);
-        self.find(sql, params![queue, kind, class, turn, due, id, count(limit)])
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params![queue, kind, class, turn, due, id, count(limit)])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(rank(row, [0, 1, 2], 3)?);
+        }
+        Ok(found)
+    }
+
+    /// The ready jobs with these ranks and their payloads, as many as fit into the budget; and the
+    /// payload length of the first that does not. Neighbours are found by one walk.
+    pub(crate) fn candidates(
+        &mut self,
+        ranks: &[Rank],
+        budget: &mut ByteBudget,
+    ) -> Found<(Vec<Candidate>, Option<u32>)> {
+        let sql = concat!(select_jobs!(), "WHERE id BETWEEN ?1 AND ?2 ORDER BY id");
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut found = Vec::with_capacity(ranks.len());
+        for run in ranks.chunk_by(|a, b| a.id.plus(1) == b.id) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let mut rows = statement.query([id_code(first.id), id_code(last.id)])?;
+            for rank in run {
+                let row = rows.next()?.filter(|row| row.get(0) == Ok(id_code(rank.id)));
+                let Some(row) = row else { return Err(TxError::Conflict(rank.id)) };
+                let bytes = payload_bytes(row)?;
+                if !budget.takes(bytes as usize) {
+                    return Ok((found, Some(bytes)));
+                }
+                let job = job(self.conn, self.names, row)?;
+                if job.rank != *rank || job.state.view() != View::Queued {
+                    return Err(TxError::Conflict(rank.id));
+                }
+                let payload = Payload::new(text(row, PAYLOAD)?.unwrap_or_default()).map_err(bad)?;
+                found.push(Candidate { job, payload });
+            }
+        }
+        Ok((found, None))
     }
 
     /// The id the next new job gets.
@@ -182,10 +218,10 @@ impl Rows<'_> {
         after: Option<Cursor>,
         limit: usize,
     ) -> Found<Vec<Job>> {
-        let sql = concat!(
-            "SELECT ",
-            job_columns!(),
-            " FROM jobs WHERE view = ?1 AND (at, id) < (?2, ?3) ORDER BY at DESC, id DESC LIMIT ?4"
+        let sql = in_view!(
+            view,
+            [select_jobs!(), "WHERE "],
+            " AND (at, id) < (?2, ?3) ORDER BY at DESC, id DESC LIMIT ?4"
         );
         let (at, id) =
             after.map_or((i64::MAX, i64::MAX), |after| (after.at.get(), id_code(after.id)));

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use rusqlite::{Connection, Statement, ToSql};
 
 use crate::find::Found;
-use crate::rows::job_columns;
+use crate::rows::{fixed_columns, hot_columns};
 
 /// How many rows a statement inserts: as many as fit, the larger first.
 const SIZES: [usize; 4] = [64, 16, 4, 1];
@@ -18,12 +18,24 @@ pub(crate) struct Table {
     sql: [String; SIZES.len()],
 }
 
-/// The hot rows of jobs.
+/// The rows of jobs that their steps rewrite.
 pub(crate) static JOBS: LazyLock<Table> =
-    LazyLock::new(|| Table::new(concat!("jobs (", job_columns!(), ")")));
+    LazyLock::new(|| Table::new(concat!("jobs (", hot_columns!(), ")")));
 
-/// Their payloads.
-pub(crate) static PAYLOADS: LazyLock<Table> = LazyLock::new(|| Table::new("payloads (job, text)"));
+/// What never changes about them, and their payloads.
+pub(crate) static BODIES: LazyLock<Table> =
+    LazyLock::new(|| Table::new(concat!("bodies (job, ", fixed_columns!(), ", text)")));
+
+/// Counters. Rows that are there are added to.
+pub(crate) static COUNTS: LazyLock<Table> = LazyLock::new(|| {
+    let table = "counts (pair, queued, scheduled, processing, done, failed, cancelled)";
+    let add = "ON CONFLICT (pair) DO UPDATE SET queued = queued + excluded.queued, \
+               scheduled = scheduled + excluded.scheduled, \
+               processing = processing + excluded.processing, done = done + excluded.done, \
+               failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled";
+    let Table { columns, sql } = Table::new(table);
+    Table { columns, sql: sql.map(|sql| format!("{sql} {add}")) }
+});
 
 impl Table {
     /// A table by its name and columns. An insert that fails undoes nothing: the transaction ends

@@ -1,8 +1,8 @@
 //! The reference store: jobs in one SQLite file, durable to the last fsync.
 //!
 //! SQL finds and writes rows; `windlass_core::Apply` decides. The database is in WAL mode with
-//! `synchronous=FULL`: when a commit returns, its log is on disk. Several processes may share a
-//! file; correctness rests on the transaction alone.
+//! `synchronous=FULL`: when a commit returns, its WAL is on disk. Several processes may share a
+//! file; correctness depends on the transaction alone.
 //!
 //! ```
 //! use windlass_core::store::{Batch, Store};
@@ -24,14 +24,19 @@ mod answer;
 mod busy;
 mod check;
 mod error;
+mod figures;
 mod files;
 mod find;
 mod hook;
 mod insert;
+#[cfg(test)]
+mod lengths;
+mod list;
 mod names;
 mod open;
 #[cfg(test)]
 mod plans;
+mod quiet;
 mod reader;
 mod rows;
 mod space;
@@ -41,5 +46,6 @@ mod write;
 
 pub use check::SqliteMaintenance;
 pub use error::OpenError;
+pub use quiet::refuse_stale_wal;
 pub use reader::SqliteReader;
 pub use store::SqliteStore;

@@ -1,43 +1,78 @@
-//! Names and retry policies by number, remembered once they were looked up.
+//! Names and retry policies by number, cached once they were looked up.
 //!
-//! Numbers never change, so what is remembered stays true, with one exception: numbers given out
-//! by a transaction that was rolled back. Then everything is forgotten.
+//! Numbers never change and are never used again, so what is cached stays true, with two
+//! exceptions. Numbers given out by a transaction that was rolled back: then the cache is cleared.
+//! Queues that were deleted, and perhaps made again: a process looks numbers of queues up again
+//! once another has committed.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::{Job, Kind, QueueName, RetryPolicy};
-use windlass_store_file::Pair;
+use windlass_store_file::{Lookup, Pair};
 
 use crate::error::TxError;
 
 /// What was looked up so far.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    queues: BTreeMap<i64, QueueName>,
-    queue_ids: BTreeMap<QueueName, i64>,
-    kinds: BTreeMap<i64, Kind>,
-    kind_ids: BTreeMap<Kind, i64>,
+    queues: Lookup<QueueName>,
+    queue_ids: Numbers<QueueName>,
+    kinds: Lookup<Kind>,
+    kind_ids: Numbers<Kind>,
     retries: BTreeMap<i64, RetryPolicy>,
     retry_ids: BTreeMap<RetryKey, i64>,
 }
 
 type RetryKey = [i64; 5];
 
+/// Numbers by name.
+#[derive(Debug)]
+struct Numbers<N> {
+    /// By the address of the text, which most jobs share with what was looked up before. The names
+    /// are kept, so no other text gets their addresses.
+    shared: Lookup<(N, i64)>,
+    all: BTreeMap<N, i64>,
+}
+
+impl<N> Default for Numbers<N> {
+    fn default() -> Self {
+        Self { shared: Lookup::default(), all: BTreeMap::new() }
+    }
+}
+
+impl<N: Ord + Clone> Numbers<N> {
+    fn get(&self, name: &N, address: u64) -> Option<i64> {
+        let shared = self.shared.get(address).map(|(_, id)| id);
+        shared.or_else(|| self.all.get(name)).copied()
+    }
+
+    fn insert(&mut self, id: i64, name: N, address: u64) {
+        self.shared.insert(address, (name.clone(), id));
+        self.all.insert(name, id);
+    }
+
+    fn remove(&mut self, name: &N) {
+        // Which of the addresses are this name's is not known; names are rarely removed.
+        self.shared = Lookup::default();
+        self.all.remove(name);
+    }
+}
+
 type Found<T> = Result<T, TxError>;
 
 impl Names {
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
     pub(crate) fn queue(&mut self, conn: &Connection, id: i64) -> Found<QueueName> {
-        if let Some(name) = self.queues.get(&id) {
+        if let Some(name) = self.queues.get(id.cast_unsigned()) {
             return Ok(name.clone());
         }
         let text = text_of(conn, "SELECT name FROM queues WHERE id = ?1", id)?;
         let name = QueueName::new(&text).map_err(|error| TxError::BadRow(error.to_string()))?;
-        self.learn_queue(id, name.clone());
+        self.cache_queue(id, name.clone());
         Ok(name)
     }
 
@@ -49,12 +84,13 @@ impl Names {
 
     /// The number of a queue, if it has one.
     pub(crate) fn queue_id(&mut self, conn: &Connection, name: &QueueName) -> Found<Option<i64>> {
-        if let Some(id) = self.queue_ids.get(name) {
-            return Ok(Some(*id));
+        let known = self.queue_ids.get(name, name.address());
+        if known.is_some() {
+            return Ok(known);
         }
         let id = id_of(conn, "SELECT id FROM queues WHERE name = ?1", name.as_str())?;
         if let Some(id) = id {
-            self.learn_queue(id, name.clone());
+            self.cache_queue(id, name.clone());
         }
         Ok(id)
     }
@@ -64,35 +100,55 @@ impl Names {
         if let Some(id) = self.queue_id(conn, name)? {
             return Ok(id);
         }
-        let mut insert = conn.prepare_cached("INSERT INTO queues (name) VALUES (?1)")?;
-        let id = insert.insert([name.as_str()])?;
-        self.learn_queue(id, name.clone());
+        // The number of a deleted queue is not given out again.
+        let sql = "INSERT INTO queues (id, name) \
+                   SELECT max(value, ifnull((SELECT max(id) FROM queues), 0)) + 1, ?1 \
+                   FROM meta WHERE key = 'last_queue'";
+        let id = conn.prepare_cached(sql)?.insert([name.as_str()])?;
+        self.cache_queue(id, name.clone());
         Ok(id)
     }
 
-    fn learn_queue(&mut self, id: i64, name: QueueName) {
-        self.queue_ids.insert(name.clone(), id);
-        self.queues.insert(id, name);
+    /// Deletes a queue, which has no jobs.
+    pub(crate) fn drop_queue(&mut self, conn: &Connection, name: &QueueName) -> Found<()> {
+        let Some(id) = self.queue_id(conn, name)? else { return Ok(()) };
+        let sql = "UPDATE meta SET value = max(value, ?1) WHERE key = 'last_queue'";
+        conn.prepare_cached(sql)?.execute([id])?;
+        conn.prepare_cached("DELETE FROM queues WHERE id = ?1")?.execute([id])?;
+        self.queues.remove(id.cast_unsigned());
+        self.queue_ids.remove(name);
+        Ok(())
+    }
+
+    /// Drops the numbers of queues from the cache: another process may have deleted some.
+    pub(crate) fn clear_queue_ids(&mut self) {
+        self.queue_ids = Numbers::default();
+    }
+
+    fn cache_queue(&mut self, id: i64, name: QueueName) {
+        self.queue_ids.insert(id, name.clone(), name.address());
+        self.queues.insert(id.cast_unsigned(), name);
     }
 
     pub(crate) fn kind(&mut self, conn: &Connection, id: i64) -> Found<Kind> {
-        if let Some(name) = self.kinds.get(&id) {
+        if let Some(name) = self.kinds.get(id.cast_unsigned()) {
             return Ok(name.clone());
         }
         let text = text_of(conn, "SELECT name FROM kinds WHERE id = ?1", id)?;
         let name = Kind::new(&text).map_err(|error| TxError::BadRow(error.to_string()))?;
-        self.learn_kind(id, name.clone());
+        self.cache_kind(id, name.clone());
         Ok(name)
     }
 
     /// The number of a kind, if it has one.
     pub(crate) fn kind_id(&mut self, conn: &Connection, name: &Kind) -> Found<Option<i64>> {
-        if let Some(id) = self.kind_ids.get(name) {
-            return Ok(Some(*id));
+        let known = self.kind_ids.get(name, name.address());
+        if known.is_some() {
+            return Ok(known);
         }
         let id = id_of(conn, "SELECT id FROM kinds WHERE name = ?1", name.as_str())?;
         if let Some(id) = id {
-            self.learn_kind(id, name.clone());
+            self.cache_kind(id, name.clone());
         }
         Ok(id)
     }
@@ -104,13 +160,13 @@ impl Names {
         }
         let mut insert = conn.prepare_cached("INSERT INTO kinds (name) VALUES (?1)")?;
         let id = insert.insert([name.as_str()])?;
-        self.learn_kind(id, name.clone());
+        self.cache_kind(id, name.clone());
         Ok(id)
     }
 
-    fn learn_kind(&mut self, id: i64, name: Kind) {
-        self.kind_ids.insert(name.clone(), id);
-        self.kinds.insert(id, name);
+    fn cache_kind(&mut self, id: i64, name: Kind) {
+        self.kind_ids.insert(id, name.clone(), name.address());
+        self.kinds.insert(id.cast_unsigned(), name);
     }
 
     pub(crate) fn retry(&mut self, conn: &Connection, id: i64) -> Found<RetryPolicy> {
@@ -122,7 +178,7 @@ impl Names {
             Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?])
         })?;
         let policy = policy_of(key)?;
-        self.learn_retry(id, key, policy);
+        self.cache_retry(id, key, policy);
         Ok(policy)
     }
 
@@ -144,14 +200,24 @@ impl Names {
                        VALUES (?1, ?2, ?3, ?4, ?5)";
             conn.prepare_cached(sql)?.insert(params)?
         };
-        self.learn_retry(id, key, policy);
+        self.cache_retry(id, key, policy);
         Ok(id)
     }
 
-    fn learn_retry(&mut self, id: i64, key: RetryKey, policy: RetryPolicy) {
+    fn cache_retry(&mut self, id: i64, key: RetryKey, policy: RetryPolicy) {
         self.retry_ids.insert(key, id);
         self.retries.insert(id, policy);
     }
+}
+
+/// The key of a queue and kind in `counts`. Numbers are given out from 1 on, so that both fit.
+pub(crate) fn pair_key(queue: i64, kind: i64) -> i64 {
+    queue << 32 | kind
+}
+
+/// The first and the last key of a queue in `counts`.
+pub(crate) fn pair_range(queue: i64) -> [i64; 2] {
+    [pair_key(queue, 0), pair_key(queue, i64::from(u32::MAX))]
 }
 
 fn text_of(conn: &Connection, sql: &str, id: i64) -> Found<String> {

@@ -1,37 +1,44 @@
-//! Opening a database: the settings durability rests on, each read back; the schema, brought up to
-//! date in one transaction per step.
+//! Opening a database: the settings durability depends on, each read back; the schema, brought up
+//! to date in one transaction per step.
 
+use std::cmp::Ordering;
+use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use windlass_store_file::{directory_of, make_directory, make_file, sync_directory};
 
-use crate::busy::wait_for_locks;
+use crate::busy::{self, LockWait};
 use crate::error::OpenError;
 
 /// Written into the header of every database of ours: "WDLS".
 const APPLICATION_ID: i64 = 0x5744_4c53;
 /// The schema, one step per file. A step is never changed once it was released.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_workers.sql"),
     include_str!("migrations/0003_rank.sql"),
+    include_str!("migrations/0004_bodies.sql"),
+    include_str!("migrations/0005_figures.sql"),
+    include_str!("migrations/0006_queue_numbers.sql"),
+    include_str!("migrations/0007_instance.sql"),
 ];
+/// The newest schema known here.
+#[expect(clippy::cast_possible_wrap, reason = "there are a handful")]
+const KNOWN_SCHEMA: i64 = MIGRATIONS.len() as i64;
 /// Older libraries can lose a committed transaction when a WAL is reset.
 const NEEDED_LIBRARY: (i32, &str) = (3_051_003, "3.51.3");
-/// How long to wait for another process's transaction.
-pub(crate) const BUSY: Duration = Duration::from_secs(5);
 /// How large the WAL may stay after a burst, in bytes.
 const WAL_KEPT: i64 = 64 * 1024 * 1024;
 
-/// Where a database lies, and through which file system layer of SQLite's it is reached.
+/// The path of a database, and the VFS of SQLite through which it is opened.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) path: PathBuf,
-    /// The default one if not set.
+    /// The name of the VFS; `None` is the default one.
     pub(crate) vfs: Option<String>,
 }
 
@@ -65,8 +72,58 @@ pub(crate) fn reader(place: &Place) -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
-/// Opens a connection beside which there is no other. It takes no notice of shared memory.
-pub(crate) fn alone(place: &Place, wait: Duration) -> Result<Connection, OpenError> {
+/// Opens a connection to a store that this process does not write: no migration, and no file is
+/// made. `quiet` says that no process has the database open: then no lock is taken either, and the
+/// caller has to make sure of it after each read.
+pub(crate) fn read_only(place: &Place, quiet: bool) -> Result<Connection, OpenError> {
+    let path = &place.path;
+    let conn = any_schema(place, quiet)?;
+    let found: i64 = conn
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .map_err(|source| OpenError::sqlite(path, source))?;
+    match found.cmp(&KNOWN_SCHEMA) {
+        Ordering::Less => Err(OpenError::Older { path: path.into(), found, known: KNOWN_SCHEMA }),
+        Ordering::Greater => {
+            Err(OpenError::Newer { path: path.into(), found, known: KNOWN_SCHEMA })
+        }
+        Ordering::Equal => Ok(conn),
+    }
+}
+
+/// The same, whatever the schema.
+pub(crate) fn any_schema(place: &Place, quiet: bool) -> Result<Connection, OpenError> {
+    let path = &place.path;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = if quiet {
+        let address = Place { path: immutable(path), vfs: place.vfs.clone() };
+        let opened = connect(&address, flags | OpenFlags::SQLITE_OPEN_URI);
+        opened.map_err(|error| error.at(path))?
+    } else {
+        connect(place, flags)?
+    };
+    refuse_foreign(&conn, path)?;
+    let id = read_back(&conn, "application_id");
+    if id.map_err(|source| OpenError::sqlite(path, source))? != APPLICATION_ID.to_string() {
+        return Err(OpenError::Foreign { path: path.into(), what: "it is empty".into() });
+    }
+    Ok(conn)
+}
+
+/// The address of a file that does not change, as SQLite reads it.
+fn immutable(path: &Path) -> PathBuf {
+    let mut address = b"file:".to_vec();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'%' | b'?' | b'#' => address.extend(format!("%{byte:02X}").bytes()),
+            byte => address.push(*byte),
+        }
+    }
+    address.extend(b"?immutable=1");
+    OsString::from_vec(address).into()
+}
+
+/// Opens a connection with exclusive access. It does not use shared memory.
+pub(crate) fn alone(place: &Place, wait: LockWait) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = connect_bare(place, flags, wait)?;
     // Before anything is read: afterwards the shared memory is in use.
@@ -76,21 +133,21 @@ pub(crate) fn alone(place: &Place, wait: Duration) -> Result<Connection, OpenErr
     Ok(conn)
 }
 
-fn connect_bare(place: &Place, flags: OpenFlags, busy: Duration) -> Result<Connection, OpenError> {
+fn connect_bare(place: &Place, flags: OpenFlags, wait: LockWait) -> Result<Connection, OpenError> {
     let sqlite = |source| OpenError::sqlite(&place.path, source);
     let conn = match &place.vfs {
         Some(vfs) => Connection::open_with_flags_and_vfs(&place.path, flags, vfs.as_str()),
         None => Connection::open_with_flags(&place.path, flags),
     };
-    let mut conn = conn.map_err(sqlite)?;
-    wait_for_locks(&mut conn, busy).map_err(sqlite)?;
+    let conn = conn.map_err(sqlite)?;
+    wait.set(&conn).map_err(sqlite)?;
     Ok(conn)
 }
 
 fn connect(place: &Place, flags: OpenFlags) -> Result<Connection, OpenError> {
     let path = &place.path;
-    let conn = connect_bare(place, flags, BUSY)?;
-    // Otherwise SQLite looks at the parameters of a statement, and compiles it anew for others.
+    let conn = connect_bare(place, flags, LockWait::Writer)?;
+    // Otherwise SQLite looks at the parameters of a statement, and compiles it again for others.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(|source| OpenError::sqlite(path, source))?;
     set(&conn, path, "trusted_schema", "0", "0")?;
@@ -138,7 +195,7 @@ fn prepare_writer(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     set(conn, path, "journal_mode", "WAL", "wal")?;
     set(conn, path, "synchronous", "FULL", "2")?;
     set(conn, path, "foreign_keys", "0", "0")?;
-    // The log is moved by `log.rs`.
+    // Checkpoints are run by `wal.rs`.
     set(conn, path, "wal_autocheckpoint", "0", "0")?;
     let kept = WAL_KEPT.to_string();
     conn.execute_batch(&format!("PRAGMA journal_size_limit = {kept}")).map_err(sqlite)?;
@@ -154,7 +211,8 @@ fn set(
     needed: &'static str,
 ) -> Result<(), OpenError> {
     let sqlite = |source| OpenError::sqlite(path, source);
-    conn.execute_batch(&format!("PRAGMA {pragma} = {value}")).map_err(sqlite)?;
+    // The mode of the journal: another connection may set it on the same fresh file.
+    busy::retried(|| conn.execute_batch(&format!("PRAGMA {pragma} = {value}"))).map_err(sqlite)?;
     let found = read_back(conn, pragma).map_err(sqlite)?;
     if found != needed {
         return Err(OpenError::Pragma { path: path.into(), pragma, found, needed });
@@ -173,13 +231,12 @@ fn read_back(conn: &Connection, pragma: &str) -> rusqlite::Result<String> {
 
 fn migrate(conn: &mut Connection, path: &Path) -> Result<(), OpenError> {
     let sqlite = |source| OpenError::sqlite(path, source);
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     loop {
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
         let found: i64 =
             tx.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sqlite)?;
-        if found > known {
-            return Err(OpenError::Newer { path: path.into(), found, known });
+        if found > KNOWN_SCHEMA {
+            return Err(OpenError::Newer { path: path.into(), found, known: KNOWN_SCHEMA });
         }
         let step = usize::try_from(found).ok().and_then(|at| MIGRATIONS.get(at));
         let Some(step) = step else { return Ok(()) };

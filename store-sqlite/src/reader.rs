@@ -1,25 +1,33 @@
 //! Reads of committed states, on connections that cannot write. Each call sees one state.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, params};
 use windlass_core::store::{
-    Cause, Cursor, Dump, Filter, JobDetail, Listing, Marker, Page, Reader, StoreError, Worker,
-    WorkerKind, WorkerRow,
+    Cause, Cursor, Dump, FigureRange, FigureRow, Filter, Instance, JobDetail, Marker, Page, Reader,
+    StoreError, Worker, WorkerKind, WorkerRow,
 };
 use windlass_core::{
     Attempt, AttemptOutcome, Demand, IdempotencyKey, Job, JobId, Millis, Payload, QueueName,
     QueueRow, SettingKey, SettingValue, View, Wall, WorkerId,
 };
 
-use crate::find::{Found, Rows, count, key_record};
+use crate::error::OpenError;
+use crate::figures;
+use crate::find::{Found, Rows, key_record};
+use crate::list::list;
 use crate::names::Names;
 use crate::open::{self, Place};
-use crate::rows::{bad, code_of, epoch, excerpt, id_code, job_columns, job_id, text};
+use crate::quiet::{self, Quiet};
+use crate::rows::{bad, code_of, epoch, excerpt, holder, id_code, job_id, select_jobs, text};
 use crate::store::marker;
 
 /// How many idle connections are kept.
 const POOLED: usize = 4;
+
+/// How often a read without locks is repeated.
+const QUIET_TRIES: u32 = 8;
 
 /// Idle connections for readers of one file.
 #[derive(Debug)]
@@ -40,10 +48,10 @@ impl Pool {
             Some(idle) => idle,
             None => opened().map_err(|error| StoreError::Busy(Cause::new(&error.to_string())))?,
         };
-        Ok(SqliteReader { pool: Arc::clone(self), conn: Some(conn), names })
+        Ok(SqliteReader { pool: Arc::clone(self), conn: Some(conn), names, quiet: None })
     }
 
-    /// Drops idle connections: the file is about to be opened anew.
+    /// Drops idle connections: the file is about to be reopened.
     pub(crate) fn clear(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -53,13 +61,18 @@ impl Pool {
 #[derive(Debug)]
 pub struct SqliteReader {
     pool: Arc<Pool>,
-    /// Always there but while it is dropped.
+    /// `None` only while it is dropped.
     conn: Option<Connection>,
     names: Names,
+    /// Set while it reads without locks.
+    quiet: Option<Quiet>,
 }
 
 impl Drop for SqliteReader {
     fn drop(&mut self) {
+        if self.quiet.is_some() {
+            return;
+        }
         let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(conn) = self.conn.take().filter(|_| idle.len() < POOLED) {
             idle.push((conn, std::mem::take(&mut self.names)));
@@ -73,12 +86,44 @@ impl SqliteReader {
         self.conn.as_mut().expect("it is open")
     }
 
-    /// Runs reads in one snapshot.
-    fn read<R>(&mut self, read: impl FnOnce(&mut Rows<'_>) -> Found<R>) -> Result<R, StoreError> {
+    /// Opens a store for reading alone, also while other processes have it open. Nothing is
+    /// written: no file is made, and an older schema is refused. Reads do not wait for writers.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let place = Place { path: path.as_ref().into(), vfs: None };
+        let (conn, quiet) = quiet::open(&place)?;
+        Ok(Self { pool: Pool::new(place), conn: Some(conn), names: Names::default(), quiet })
+    }
+
+    /// Runs reads in one snapshot. They are repeated if a process opened the database meanwhile,
+    /// and this reader holds no lock.
+    fn read<R>(
+        &mut self,
+        mut read: impl FnMut(&mut Rows<'_>) -> Found<R>,
+    ) -> Result<R, StoreError> {
+        for _ in 0..QUIET_TRIES {
+            let found = self.snapshot(&mut read);
+            if self.quiet.as_ref().is_none_or(Quiet::holds) {
+                return found;
+            }
+            // Before it is opened again: closing a file drops all locks of the process on it.
+            self.conn = None;
+            let opened = quiet::open(&self.pool.place);
+            let (conn, quiet) =
+                opened.map_err(|error| StoreError::Busy(Cause::new(&error.to_string())))?;
+            (self.conn, self.quiet, self.names) = (Some(conn), quiet, Names::default());
+        }
+        Err(StoreError::Busy(Cause::new("other processes open and close it all the time")))
+    }
+
+    fn snapshot<R>(
+        &mut self,
+        read: &mut impl FnMut(&mut Rows<'_>) -> Found<R>,
+    ) -> Result<R, StoreError> {
         let Some(conn) = &self.conn else {
             return Err(StoreError::Busy(Cause::new("the reader is closed")));
         };
-        let run = || {
+        let mut run = || {
+            self.names.clear_queue_ids();
             let snapshot = conn.unchecked_transaction()?;
             let mut tx = Rows { conn, names: &mut self.names };
             let found = read(&mut tx)?;
@@ -141,9 +186,13 @@ impl Reader for SqliteReader {
         self.read(settings)
     }
 
+    fn figures(&mut self, ranges: &[FigureRange]) -> Result<Vec<FigureRow>, StoreError> {
+        self.read(|tx| figures::within(tx.conn, ranges))
+    }
+
     fn dump(&mut self) -> Result<Dump, StoreError> {
         self.read(|tx| {
-            let sql = concat!("SELECT ", job_columns!(), " FROM jobs ORDER BY id");
+            let sql = concat!(select_jobs!(), "ORDER BY id");
             let jobs = tx.find(sql, [])?;
             let jobs: Found<Vec<JobDetail>> = jobs.into_iter().map(|job| detail(tx, job)).collect();
             let sql = concat!("SELECT ", attempt_columns!(), " FROM attempts ORDER BY job, epoch");
@@ -156,20 +205,22 @@ impl Reader for SqliteReader {
                 workers: workers(tx)?,
                 settings: settings(tx)?,
                 markers: markers(tx)?,
+                figures: figures::all(tx.conn)?,
             })
         })
     }
 }
 
+/// The columns of an attempt, as [`attempt`] reads them.
 macro_rules! attempt_columns {
     () => {
         "job, epoch, worker, started_at, ended_at, outcome, error, error_cut, exit_code, stdout, \
          stdout_cut, stderr, stderr_cut"
     };
 }
-use attempt_columns;
+pub(crate) use attempt_columns;
 
-fn detail(tx: &mut Rows<'_>, job: Job) -> Found<JobDetail> {
+pub(crate) fn detail(tx: &mut Rows<'_>, job: Job) -> Found<JobDetail> {
     let payload = tx.payload(job.id)?;
     let result = document(tx, "SELECT text FROM results WHERE job = ?1", job.id)?;
     let progress = document(tx, "SELECT text FROM progress WHERE job = ?1", job.id)?;
@@ -185,39 +236,11 @@ fn document(tx: &Rows<'_>, sql: &str, id: JobId) -> Found<Option<Payload>> {
     Ok(text)
 }
 
-fn list(tx: &mut Rows<'_>, filter: &Filter, after: Option<Cursor>, limit: usize) -> Found<Page> {
-    let mut listing = Listing::new(filter, after, limit);
-    while let Some((after, rows)) = listing.wanted() {
-        listing.add(newest(tx, filter, after, rows)?);
-    }
-    Ok(listing.page())
-}
-
-fn newest(
-    tx: &mut Rows<'_>,
-    filter: &Filter,
-    after: Option<Cursor>,
-    limit: usize,
-) -> Found<Vec<Job>> {
-    let id = after.map_or(i64::MAX, |after| id_code(after.id));
-    match filter.view {
-        None => {
-            let sql = concat!(
-                "SELECT ",
-                job_columns!(),
-                " FROM jobs WHERE id < ?1 ORDER BY id DESC LIMIT ?2"
-            );
-            tx.find(sql, params![id, count(limit)])
-        }
-        Some(view) => tx.newest(view, after, limit),
-    }
-}
-
 /// Since when the longest-waiting ready job has been due: the least of the heads of its kinds and
 /// ranks. It looks at one row for each of these, however many jobs wait.
 fn oldest_ready(tx: &mut Rows<'_>, queue: &QueueName) -> Found<Option<Wall>> {
     let Some(id) = tx.names.queue_id(tx.conn, queue)? else { return Ok(None) };
-    let sql = "SELECT class, run_at FROM jobs WHERE view = 0 AND queue = ?1 AND kind = ?2 \
+    let sql = "SELECT class, due FROM jobs WHERE view = 0 AND queue = ?1 AND kind = ?2 \
                AND class > ?3 ORDER BY class, turn, due LIMIT 1";
     let mut oldest: Option<i64> = None;
     for (kind, _) in tx.counts(id)?.iter().filter(|(_, counts)| counts.get(View::Queued) > 0) {
@@ -239,25 +262,30 @@ fn attempts(tx: &mut Rows<'_>, sql: &str, params: impl rusqlite::Params) -> Foun
     let mut rows = statement.query(params)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(Attempt {
-            job: job_id(row.get(0)?)?,
-            epoch: epoch(row.get(1)?),
-            worker: WorkerId::new(text(row, 2)?.unwrap_or_default()).map_err(bad)?,
-            started_at: Wall::new(row.get(3)?),
-            ended_at: Wall::new(row.get(4)?),
-            outcome: code_of(&AttemptOutcome::ALL, row.get(5)?, "outcome")?,
-            error: excerpt(row, 6)?,
-            exit_code: row.get(8)?,
-            stdout: excerpt(row, 9)?,
-            stderr: excerpt(row, 11)?,
-        });
+        found.push(attempt(row)?);
     }
     Ok(found)
 }
 
+/// The attempt in a row.
+pub(crate) fn attempt(row: &rusqlite::Row<'_>) -> Found<Attempt> {
+    Ok(Attempt {
+        job: job_id(row.get(0)?)?,
+        epoch: epoch(row.get(1)?),
+        worker: WorkerId::new(text(row, 2)?.unwrap_or_default()).map_err(bad)?,
+        started_at: Wall::new(row.get(3)?),
+        ended_at: Wall::new(row.get(4)?),
+        outcome: code_of(&AttemptOutcome::ALL, row.get(5)?, "outcome")?,
+        error: excerpt(row, 6)?,
+        exit_code: row.get(8)?,
+        stdout: excerpt(row, 9)?,
+        stderr: excerpt(row, 11)?,
+    })
+}
+
 fn workers(tx: &mut Rows<'_>) -> Found<Vec<WorkerRow>> {
     let sql = "SELECT id, host, pid, kind, started_at, last_seen, demand, slots, presence, \
-               stopping FROM workers ORDER BY id";
+               stopping, instance FROM workers ORDER BY id";
     let mut statement = tx.conn.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
@@ -267,6 +295,7 @@ fn workers(tx: &mut Rows<'_>) -> Found<Vec<WorkerRow>> {
                 id: WorkerId::new(text(row, 0)?.unwrap_or_default()).map_err(bad)?,
                 host: text(row, 1)?.unwrap_or_default().into(),
                 pid: row.get(2)?,
+                instance: text(row, 10)?.map(instance).transpose()?,
                 kind: code_of(&WorkerKind::ALL, row.get(3)?, "kind of worker")?,
                 demand: Demand::parse(text(row, 6)?.unwrap_or_default()).map_err(bad)?,
                 slots: usize::try_from(row.get::<_, i64>(7)?).map_err(bad)?,
@@ -281,7 +310,7 @@ fn workers(tx: &mut Rows<'_>) -> Found<Vec<WorkerRow>> {
     let mut statement = tx.conn.prepare_cached("SELECT worker, id FROM jobs WHERE view = 2")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let holder = text(row, 0)?.unwrap_or_default();
+        let holder = holder(row, 0)?.unwrap_or_default();
         let at = found.binary_search_by(|row| row.worker.id.as_str().cmp(holder));
         if let Ok(at) = at {
             found[at].running.push(job_id(row.get(1)?)?);
@@ -291,6 +320,10 @@ fn workers(tx: &mut Rows<'_>) -> Found<Vec<WorkerRow>> {
         row.running.sort_unstable();
     }
     Ok(found)
+}
+
+fn instance(text: &str) -> Found<Instance> {
+    Instance::parse(text).ok_or_else(|| bad(format!("{text:?} names no process")))
 }
 
 fn queue_row(tx: &mut Rows<'_>, name: &QueueName) -> Found<Option<QueueRow>> {

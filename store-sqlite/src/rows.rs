@@ -9,43 +9,87 @@ use windlass_core::{
 use crate::error::TxError;
 use crate::names::Names;
 
-/// The columns of a job, in the order [`job`] reads them.
-macro_rules! job_columns {
+/// The columns of `jobs`, which the steps of a job rewrite.
+macro_rules! hot_columns {
     () => {
-        "id, view, at, queue, kind, class, run_at, attempts, max_retries, epoch, generation, \
-         visibility_timeout, retry, created_at, updated_at, started_at, timeout, spent, \
-         lease_length, worker, idempotency_key, turn, due, priority, payload_bytes"
+        "id, view, at, queue, kind, class, turn, due, run_at, attempts, epoch, generation, \
+         payload_bytes, updated_at, started_at, spent, lease_length, worker"
     };
 }
-pub(crate) use job_columns;
+pub(crate) use hot_columns;
+
+/// The columns of `bodies` without the id and the payload.
+macro_rules! fixed_columns {
+    () => {
+        "priority, max_retries, visibility_timeout, retry, created_at, timeout, idempotency_key"
+    };
+}
+pub(crate) use fixed_columns;
+
+/// The start of a query for jobs: the columns in the order [`job`] reads them, then the payload.
+macro_rules! select_jobs {
+    () => {
+        concat!(
+            "SELECT ",
+            $crate::rows::hot_columns!(),
+            ", ",
+            $crate::rows::fixed_columns!(),
+            ", text FROM jobs CROSS JOIN bodies ON job = id "
+        )
+    };
+}
+pub(crate) use select_jobs;
+
+/// A query for jobs of a view by their instant; the view is its first parameter. Leased jobs have
+/// an index of their own.
+macro_rules! in_view {
+    ($view:expr, [$($before:tt)*], $behind:literal) => {
+        match $view {
+            windlass_core::View::Processing => {
+                concat!($($before)*, "view = 2 AND ?1 = 2", $behind)
+            }
+            _ => concat!($($before)*, "view <> 0 AND view <> 2 AND view = ?1", $behind),
+        }
+    };
+}
+pub(crate) use in_view;
+
+/// The payload, in a row of [`select_jobs`]. SQLite reads it from the file only when asked for.
+pub(crate) const PAYLOAD: usize = 25;
 
 /// Reads a job.
 pub(crate) fn job(conn: &Connection, names: &mut Names, row: &Row<'_>) -> Result<Job, TxError> {
     let id = job_id(row.get(0)?)?;
-    let run_at = Wall::new(row.get(6)?);
-    let spent: Option<i64> = row.get(17)?;
+    let spent: Option<i64> = row.get(15)?;
     let spent = spent.map(spent_of).transpose()?;
+    let rank = rank(row, [5, 6, 7], 0)?;
+    let run_at: Option<i64> = row.get(8)?;
     Ok(Job {
         id,
         queue: names.queue(conn, row.get(3)?)?,
         kind: names.kind(conn, row.get(4)?)?,
-        priority: priority(row.get(23)?)?,
-        rank: rank(row, [5, 21, 22], 0)?,
+        priority: priority(row.get(18)?)?,
+        rank,
         state: state(row, spent)?,
-        attempts: small(row.get(7)?)?,
-        max_retries: MaxRetries::new(small(row.get(8)?)?).map_err(bad)?,
-        epoch: epoch(row.get(9)?),
-        generation: small(row.get(10)?)?,
-        run_at,
-        timeout: optional(row.get(16)?, JobTimeout::new)?,
-        visibility_timeout: LeaseLength::new(unsigned(row.get(11)?)).map_err(bad)?,
-        retry: names.retry(conn, row.get(12)?)?,
-        idempotency_key: text(row, 20)?.map(IdempotencyKey::new).transpose().map_err(bad)?,
-        payload_bytes: small(row.get(24)?)?,
-        created_at: Wall::new(row.get(13)?),
-        updated_at: Wall::new(row.get(14)?),
-        started_at: row.get::<_, Option<i64>>(15)?.map(Wall::new),
+        attempts: small(row.get(9)?)?,
+        max_retries: MaxRetries::new(small(row.get(19)?)?).map_err(bad)?,
+        epoch: epoch(row.get(10)?),
+        generation: small(row.get(11)?)?,
+        run_at: run_at.map_or(rank.due, Wall::new),
+        timeout: optional(row.get(23)?, JobTimeout::new)?,
+        visibility_timeout: LeaseLength::new(unsigned(row.get(20)?)).map_err(bad)?,
+        retry: names.retry(conn, row.get(21)?)?,
+        idempotency_key: text(row, 24)?.map(IdempotencyKey::new).transpose().map_err(bad)?,
+        payload_bytes: payload_bytes(row)?,
+        created_at: Wall::new(row.get(22)?),
+        updated_at: Wall::new(row.get(13)?),
+        started_at: row.get::<_, Option<i64>>(14)?.map(Wall::new),
     })
+}
+
+/// The length of a job's payload, which is known without reading it.
+pub(crate) fn payload_bytes(row: &Row<'_>) -> Result<u32, TxError> {
+    small(row.get(12)?)
 }
 
 fn state(row: &Row<'_>, spent: Option<LastVerdict>) -> Result<State, TxError> {
@@ -54,8 +98,8 @@ fn state(row: &Row<'_>, spent: Option<LastVerdict>) -> Result<State, TxError> {
         View::Queued => State::Queued { ready: true, spent },
         View::Scheduled => State::Queued { ready: false, spent },
         View::Processing => {
-            let length = optional(row.get(18)?, LeaseLength::new)?;
-            let worker = text(row, 19)?.map(WorkerId::new).transpose().map_err(bad)?;
+            let length = optional(row.get(16)?, LeaseLength::new)?;
+            let worker = holder(row, 17)?.map(WorkerId::new).transpose().map_err(bad)?;
             let (Some(worker), Some(length)) = (worker, length) else {
                 return Err(TxError::BadRow("a leased job without a holder".into()));
             };
@@ -71,6 +115,32 @@ fn state(row: &Row<'_>, spent: Option<LastVerdict>) -> Result<State, TxError> {
 pub(crate) fn place(job: &Job) -> (i64, i64) {
     let key = job.index_key();
     (view_code(key.view), key.at.get())
+}
+
+/// What is stored as the worker of a job that was never leased: room for its first lease. A row
+/// that keeps its length is changed in its place; one that grows would split its page.
+pub(crate) const ROOM: &str = match str::from_utf8(&[b' '; HOLDER + LEASED]) {
+    Ok(room) => room,
+    Err(_) => "",
+};
+/// Workers are stored with spaces behind them, up to this length. No name has spaces.
+const HOLDER: usize = 24;
+/// By how many bytes the columns `view` and `started_at` grow with the first lease.
+const LEASED: usize = 1 + 6;
+
+/// The worker in a column, if a job has one.
+pub(crate) fn holder<'r>(row: &'r Row<'_>, at: usize) -> Result<Option<&'r str>, TxError> {
+    Ok(text(row, at)?.map(|worker| worker.trim_end_matches(' ')))
+}
+
+/// A worker as it is stored.
+pub(crate) fn worker_code(worker: &WorkerId) -> String {
+    format!("{:<HOLDER$}", worker.as_str())
+}
+
+/// The instant a job is due, if its rank does not say so.
+pub(crate) fn run_at_code(job: &Job) -> Option<i64> {
+    (job.run_at != job.rank.due).then_some(job.run_at.get())
 }
 
 /// The stored code of a view.

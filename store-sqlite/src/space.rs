@@ -1,4 +1,5 @@
-//! The space of jobs that are gone: it is used again, and given back when there is much of it.
+//! The space of purged jobs: it is reused, and returned to the file system when there is much of
+//! it.
 
 use rusqlite::Connection;
 

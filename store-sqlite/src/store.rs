@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::Waker;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
@@ -10,10 +10,10 @@ use windlass_core::store::{
     Batch, Cause, CommitError, CommitPoint, LostLease, Marker, News, Outcomes, Store, StoreError,
 };
 use windlass_core::{BatchId, LeaseToken, Millis, ProcessId, Wall};
-use windlass_store_file::{Cache, leave_reserve};
+use windlass_store_file::{Cache, Notifier, leave_reserve};
 
 use crate::answer::Transaction;
-use crate::busy::wait_for_locks_with;
+use crate::busy::{self, LockWait};
 use crate::error::{OpenError, TxError};
 use crate::files::Files;
 use crate::find::Rows;
@@ -25,36 +25,35 @@ use crate::rows::{epoch, id_code, view_of};
 use crate::space;
 use crate::wal::{self, WalFile};
 
-/// How often a process looks whether another has written.
+/// The time between two checks whether another process has written.
 const CHANGE_CHECK: Millis = Millis::new(250);
 
-/// How often a batch is applied when rows are not as they were read. Nobody else can write while a
-/// transaction is open, so this means that what was known of the store was wrong.
+/// How often a batch is applied at most when rows are not as they were read. No other process can
+/// write while a transaction is open, so a conflict means that what was cached of the store was
+/// wrong.
 const CONFLICT_TRIES: u32 = 3;
-
-/// How long to wait, when a store is opened anew, until nobody else has it open.
-const ALONE: Duration = Duration::from_secs(1);
 
 /// Jobs in a SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
     pub(crate) place: Place,
-    /// Above the writer, so that it is closed before: the last to go leaves no log behind, and a
-    /// reader cannot move it.
+    /// Declared before the writer, so that it is closed first: the last connection to close removes
+    /// the WAL, and a reader cannot checkpoint it.
     pool: Arc<Pool>,
-    /// The connection that writes; or why the store is broken, until it is opened anew.
+    /// The connection that writes; or why the store is broken, until it is reopened.
     pub(crate) conn: Result<Connection, Cause>,
-    /// Pages moved into the database may be lost: see `log.rs`.
+    /// Checkpointed pages may be lost: see `wal.rs`.
     distrusted: bool,
     files: Files,
     wal: WalFile,
-    /// More pages are free than need be kept.
-    spacious: bool,
+    /// Whether more pages are free than the database keeps.
+    excess_free: bool,
     names: Names,
     cache: Cache,
     /// The version at the latest check for news; at first, the one at which it was opened.
     seen: i64,
     hook: Option<Hook>,
+    notifier: Notifier,
 }
 
 impl SqliteStore {
@@ -71,15 +70,16 @@ impl SqliteStore {
 
     fn open_at(place: Place) -> Result<Self, OpenError> {
         open::make(&place)?;
-        wal::move_alone(&place, Duration::ZERO)?;
-        let mut conn = open_durable(&place)?;
+        wal::checkpoint_alone(&place, LockWait::None)?;
+        let conn = open_durable(&place)?;
         let pool = Pool::new(place.clone());
         let version = data_version(&conn);
         Ok(Self {
             seen: version.map_err(|source| OpenError::sqlite(&place.path, source))?,
             files: Files::of(&place.path),
-            wal: WalFile::of(&place.path, &mut conn)?,
-            spacious: false,
+            wal: WalFile::of(&place.path, &conn),
+            notifier: Notifier::new(&place.path),
+            excess_free: false,
             place,
             pool,
             conn: Ok(conn),
@@ -90,7 +90,7 @@ impl SqliteStore {
         })
     }
 
-    /// Where the store lies.
+    /// The path of the database.
     pub fn path(&self) -> &Path {
         &self.place.path
     }
@@ -102,36 +102,32 @@ impl SqliteStore {
         self.hook = Some(Hook::new(hook));
     }
 
-    /// Has the connection call the hook while it waits, if there is one.
-    fn watch_locks(&mut self) -> Result<(), TxError> {
-        if let (Some(hook), Ok(conn)) = (&self.hook, &mut self.conn) {
-            wait_for_locks_with(conn, open::BUSY, hook.clone())?;
-        }
-        Ok(())
-    }
-
     fn run(&mut self, now: Wall, batch: &Batch, tries: u32) -> Result<Outcomes, CommitError> {
-        self.watch_locks().map_err(|error| error.before_commit())?;
+        let _watched = self.hook.as_ref().map(Hook::while_waiting);
         let conn = usable(&self.conn);
         let conn = conn.map_err(|cause| CommitError::Fatal { cause, outcomes: None })?;
         self.files.check(&self.place).map_err(|changed| changed.before_commit())?;
         leave_reserve(&self.place.path, batch)?;
-        let begun = execute(conn, "BEGIN IMMEDIATE");
+        let (begun, waited) = busy::timed(|| execute(conn, "BEGIN IMMEDIATE"));
         begun.map_err(|error| error.before_commit())?;
+        // The instant that counts is the one at which the lock was got.
+        let now = now.plus(waited);
         let worked = data_version(conn).map_err(TxError::from).and_then(|version| {
-            self.cache.begin(version);
+            if !self.cache.begin(version) {
+                self.names.clear_queue_ids();
+            }
             let rows = Rows { conn, names: &mut self.names };
             let outcomes =
                 Transaction::new(rows, &mut self.cache, now).apply(batch, self.hook.as_ref())?;
-            if outcomes.wrote && (self.spacious || batch.purge.is_some()) {
-                self.spacious = space::give_back(conn)?;
+            if outcomes.wrote && (self.excess_free || batch.purge.is_some()) {
+                self.excess_free = space::give_back(conn)?;
             }
             Ok(outcomes)
         });
         let outcomes = match worked {
             Ok(outcomes) if outcomes.wrote => outcomes,
             Ok(outcomes) => {
-                // Nothing was written: nothing is to be made durable.
+                // Nothing was written, so there is nothing to sync.
                 execute(conn, "ROLLBACK").map_err(|error| error.before_commit())?;
                 return Ok(outcomes);
             }
@@ -157,32 +153,34 @@ impl SqliteStore {
         }
     }
 
-    /// Ends a transaction that failed. Names it has given out are forgotten.
+    /// Rolls back a transaction that failed. Names that it has numbered are dropped from the cache.
     fn undo(&mut self) {
-        self.names.forget();
+        self.names.clear();
         self.cache.forget();
         let open = self.conn.as_ref().ok().filter(|conn| !conn.is_autocommit());
-        // If even this fails, the connection cannot be used any more.
+        // If the rollback fails, the connection cannot be used any more.
         if let Some(Err(error)) = open.map(|conn| execute(conn, "ROLLBACK")) {
             self.fail(&error.cause());
         }
     }
 
-    /// Refuses everything until the store is opened anew. The log is left as it is.
+    /// Refuses everything until the store is reopened. The WAL is left as it is.
     fn fail(&mut self, cause: &Cause) {
         if let Ok(conn) = &self.conn {
-            // If this fails, the log is moved when the connection closes, as it would be otherwise.
+            // If this fails, closing the connection checkpoints the WAL, as SQLite does by default.
             let _ = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
             self.conn = Err(cause.clone());
         }
     }
 
-    /// Moves the log if it has grown long. The commit before it stands, whatever happens here.
+    /// Checkpoints the WAL if it has grown long. The commit before it is durable in any case.
     fn checkpoint(&mut self) {
-        let Ok(Err(error)) = self.conn.as_mut().map(|conn| self.wal.tend(conn)) else { return };
+        let Ok(Err(error)) = self.conn.as_ref().map(|conn| self.wal.after_commit(conn)) else {
+            return;
+        };
         if !error.passes() {
             self.distrusted = true;
-            let cause = format!("the log could not be moved into the database: {}", error.cause());
+            let cause = format!("cannot checkpoint the WAL: {}", error.cause());
             self.fail(&Cause::new(&cause));
         }
     }
@@ -195,22 +193,22 @@ impl SqliteStore {
         Ok(marker.is_some_and(|marker| marker.covers(batch)))
     }
 
-    /// Opens the file anew. What a failed sync may have left in memory only is written again.
-    fn open_anew(&mut self) -> Result<(), OpenError> {
-        self.fail(&Cause::new("it is being opened anew"));
+    /// Reopens the file. What a failed sync may have left in memory only is written again.
+    fn reopen_file(&mut self) -> Result<(), OpenError> {
+        self.fail(&Cause::new("it is being reopened"));
         self.pool.clear();
-        self.names.forget();
+        self.names.clear();
         self.cache.forget();
-        let alone = wal::move_alone(&self.place, ALONE)?;
+        let alone = wal::checkpoint_alone(&self.place, LockWait::Exclusive)?;
         if self.distrusted && !alone {
             return Err(OpenError::NotAlone { path: self.place.path.clone() });
         }
-        let mut conn = open_durable(&self.place)?;
-        self.wal = WalFile::of(&self.place.path, &mut conn)?;
+        let conn = open_durable(&self.place)?;
+        self.wal = WalFile::of(&self.place.path, &conn);
         self.conn = Ok(conn);
         self.files = Files::of(&self.place.path);
         self.distrusted = false;
-        // Versions of two connections cannot be compared: whoever asks next looks at everything.
+        // Versions of two connections cannot be compared: the next change check reports news.
         self.seen = i64::MIN;
         Ok(())
     }
@@ -224,8 +222,8 @@ fn open_durable(place: &Place) -> Result<Connection, OpenError> {
 }
 
 impl Drop for SqliteStore {
-    /// The last to close a database moves its log and removes it, by its name: not if that may be
-    /// the log of another.
+    /// The last connection to close a database checkpoints its WAL and removes it, by its name: not
+    /// if that may be the WAL of another database.
     fn drop(&mut self) {
         if let Err(changed) = self.files.check(&self.place) {
             self.fail(&Cause::new(&changed.to_string()));
@@ -238,6 +236,9 @@ impl Store for SqliteStore {
 
     fn commit(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
         let result = self.run(now, batch, CONFLICT_TRIES);
+        if result.as_ref().is_ok_and(|outcomes| outcomes.wrote) {
+            self.notifier.notify(now);
+        }
         if let Err(CommitError::Fatal { cause, .. } | CommitError::Corrupt(cause)) = &result {
             self.fail(cause);
         }
@@ -245,10 +246,9 @@ impl Store for SqliteStore {
     }
 
     fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
-        self.watch_locks().map_err(|error| error.of_read())?;
+        let _watched = self.hook.as_ref().map(Hook::while_waiting);
         let conn = usable(&self.conn).map_err(StoreError::Fatal)?;
-        // The transaction may be that of another handle: as long as one holds the lock, it is not
-        // over.
+        // The transaction may be that of another handle: it has ended once the lock is free.
         execute(conn, "BEGIN IMMEDIATE").map_err(|error| error.of_read())?;
         let found = Self::marker(conn, batch);
         self.undo();
@@ -257,7 +257,7 @@ impl Store for SqliteStore {
 
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.files.check_database(&self.place).map_err(|changed| changed.of_read())?;
-        self.open_anew().map_err(|error| {
+        self.reopen_file().map_err(|error| {
             let cause = Cause::new(&error.to_string());
             match error {
                 OpenError::Foreign { .. } | OpenError::Newer { .. } => StoreError::Corrupt(cause),
@@ -279,6 +279,11 @@ impl Store for SqliteStore {
         let lost = lost.map_err(|error| error.of_read())?;
         self.seen = version;
         Ok(News { wrote, lost })
+    }
+
+    fn wake_on_news(&mut self, waker: Waker) {
+        // Without hints the change check finds the same, later.
+        let _ = self.notifier.listen(waker);
     }
 
     fn reader(&self) -> Result<SqliteReader, StoreError> {
@@ -315,7 +320,7 @@ pub(crate) fn marker(row: &rusqlite::Row<'_>) -> rusqlite::Result<Marker> {
 }
 
 fn usable(conn: &Result<Connection, Cause>) -> Result<&Connection, Cause> {
-    let refused = |cause| Cause::new(&format!("not opened anew since it failed: {cause}"));
+    let refused = |cause| Cause::new(&format!("the store failed and was not reopened: {cause}"));
     conn.as_ref().map_err(refused)
 }
 

@@ -1,70 +1,68 @@
-//! The write-ahead log: how it gets into the database, and that no failure on the way is forgotten.
+//! The write-ahead log (WAL): when it is checkpointed, and that no failed checkpoint is ignored.
 //!
-//! A commit is durable in the log. SQLite would move it by itself, and swallow errors. But a sync
-//! that failed may have dropped pages which an earlier move, cut short by a reader, had written: no
-//! later move writes them again, and with the log begun anew they are nowhere. So it is moved here,
-//! and after an error everything is moved once more, from the first page on, by one who is alone.
+//! A commit is durable in the WAL. SQLite would run checkpoints by itself, and swallow errors. But
+//! a sync that failed may have dropped pages which an earlier checkpoint, cut short by a reader,
+//! had written: no later checkpoint writes them again, and once the WAL is reset they are lost. So
+//! checkpoints are run here, and after an error the whole WAL is checkpointed again, from the first
+//! page on, with exclusive access.
 
+use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
-use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
 
-use crate::busy::wait_for_locks;
+use crate::busy::LockWait;
 use crate::error::{OpenError, TxError};
 use crate::files::beside;
 use crate::open::{self, Place};
 
-/// How many pages of log there may be before they are moved.
+/// The length of the WAL, in pages, from which on it is checkpointed.
 const PAGES: i64 = 4_000;
-/// How many pages show that there is work enough to give the log its full size at once.
+/// The length of the WAL, in pages, from which on its file gets its full size at once.
 const BUSY: i64 = 100;
-/// That full size, in bytes: all the pages, each with its header, and the commit that is one too
-/// many.
+/// That full size, in bytes: [`PAGES`], each with its header, and room for the commit that goes
+/// beyond them.
 const FULL_SIZE: u64 = 5_000 * (4_096 + 24) + 32;
-/// How many pages there may be before readers are waited for, so that the log can begin anew.
+/// The length of the WAL, in pages, from which on a checkpoint waits for readers, so that the WAL
+/// can be reset.
 const LONG: i64 = 4 * PAGES;
-/// How long they are waited for, once per `LONG` pages.
-const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What this process knows of the log.
+thread_local! {
+    /// The length of the WAL in pages, as the latest commit on this thread left it.
+    static LENGTH: Cell<i64> = const { Cell::new(0) };
+}
+
+/// The WAL file of a database, and what this process knows of its size.
 #[derive(Debug)]
 pub(crate) struct WalFile {
     path: PathBuf,
-    /// How many pages it had after the last commit of our connection.
-    pages: Arc<AtomicI64>,
-    /// Whether it was seen to have its full size, or cannot have it.
+    /// Whether the file has its full size, or cannot get it.
     grown: bool,
-    /// From how many pages on readers are waited for.
+    /// The length, in pages, from which on a checkpoint waits for readers.
     wait_at: i64,
 }
 
 impl WalFile {
-    /// The log of the database at this path, to which this connection writes.
-    pub(crate) fn of(database: &Path, conn: &mut Connection) -> Result<Self, OpenError> {
-        let pages = Arc::new(AtomicI64::new(0));
-        let told = Arc::clone(&pages);
-        let hook = move |_: &mut Wal, pages: i32| {
-            told.store(pages.into(), Ordering::Relaxed);
+    /// The WAL of the database at this path, to which this connection writes.
+    pub(crate) fn of(database: &Path, conn: &Connection) -> Self {
+        conn.wal_hook(Some(|_, pages| {
+            LENGTH.set(pages.into());
             Ok(())
-        };
-        conn.wal_hook(Some(hook)).map_err(|source| OpenError::sqlite(database, source))?;
-        Ok(Self { path: beside(database, "-wal"), pages, grown: false, wait_at: LONG })
+        }));
+        Self { path: beside(database, "-wal"), grown: false, wait_at: LONG }
     }
 
-    /// Moves the log if it has grown long. To be called after every commit.
-    pub(crate) fn tend(&mut self, conn: &mut Connection) -> Result<(), TxError> {
-        let length = self.pages.load(Ordering::Relaxed);
+    /// Runs a checkpoint if the WAL has grown long. To be called after every commit, on its thread,
+    /// before another store commits there.
+    pub(crate) fn after_commit(&mut self, conn: &Connection) -> Result<(), TxError> {
+        let length = LENGTH.get();
         if length >= BUSY && !self.grown {
             self.grow(conn)?;
         }
         if length >= self.wait_at {
-            self.begin_anew(conn, length)
+            self.restart(conn, length)
         } else {
             if length >= PAGES {
                 checkpoint(conn, "PASSIVE")?;
@@ -73,24 +71,24 @@ impl WalFile {
         }
     }
 
-    /// Moves the log, and waits for its readers: readers that follow each other without a gap
-    /// would let it grow for ever. One that stays costs no commit, and is waited for seldom.
-    fn begin_anew(&mut self, conn: &mut Connection, length: i64) -> Result<(), TxError> {
-        wait_for_locks(conn, PATIENCE)?;
-        let moved = checkpoint(conn, "RESTART");
-        wait_for_locks(conn, open::BUSY)?;
-        self.wait_at = if moved? { LONG } else { length + LONG };
+    /// Checkpoints the WAL and waits for its readers: readers that follow each other without a gap
+    /// would let it grow without limit. A reader that stays is waited for once per [`LONG`] pages.
+    fn restart(&mut self, conn: &Connection, length: i64) -> Result<(), TxError> {
+        LockWait::Readers.set(conn)?;
+        let complete = checkpoint(conn, "RESTART");
+        LockWait::Writer.set(conn)?;
+        self.wait_at = if complete? { LONG } else { length + LONG };
         Ok(())
     }
 
-    /// Gives the log its full size at once. To overwrite a file costs less than half of appending
+    /// Gives the WAL its full size at once. To overwrite a file costs less than half of appending
     /// to it, where each sync has to bring the new length to the disk too.
     ///
-    /// The log is written past its end here, by other means than SQLite's: it holds no lock on this
-    /// file, and while we hold the right to write nobody appends to it. Zeros are no frames.
+    /// The file is written past its end here, without SQLite: SQLite holds no lock on this file,
+    /// and while this connection holds the write lock no other appends to it. Zeros are no frames.
     fn grow(&mut self, conn: &Connection) -> Result<(), TxError> {
         conn.execute_batch("BEGIN IMMEDIATE")?;
-        // Without space, or on a strange file system, the log grows as it is written.
+        // If this fails (no space, for example), the file grows as it is written.
         let _ = fill_up(&self.path);
         self.grown = true;
         conn.execute_batch("ROLLBACK")?;
@@ -98,7 +96,7 @@ impl WalFile {
     }
 }
 
-/// Writes zeros behind the end of a file, up to the full size of a log.
+/// Writes zeros behind the end of a file, up to the full size of a WAL.
 fn fill_up(path: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
     let before = file.seek(SeekFrom::End(0))?;
@@ -115,23 +113,23 @@ fn fill_up(path: &Path) -> io::Result<()> {
         left -= step as u64;
     };
     if filled.is_err() {
-        // The last space on a disk is not for zeros.
+        // Leave the last space on the disk to jobs.
         file.set_len(before)?;
     }
     filled
 }
 
-/// Moves all of the log, whatever was moved before, and empties it, if nobody else has the database
-/// open. False if somebody has.
+/// Checkpoints the whole WAL, from its first page on, and truncates it. Needs exclusive access:
+/// returns false if another connection has the database open.
 ///
-/// What a process wrote to the log and had not synced when it ended is seen by the next one, and
-/// answered from; so this comes before anything is read.
-pub(crate) fn move_alone(place: &Place, wait: Duration) -> Result<bool, OpenError> {
-    let moved = open::alone(place, wait).and_then(|conn| {
+/// What a process wrote to the WAL and had not synced when it ended is read by the next one; so
+/// this is called before anything is read.
+pub(crate) fn checkpoint_alone(place: &Place, wait: LockWait) -> Result<bool, OpenError> {
+    let result = open::alone(place, wait).and_then(|conn| {
         let sqlite = |source| OpenError::sqlite(&place.path, source);
         checkpoint(&conn, "TRUNCATE").map_err(sqlite)
     });
-    match moved {
+    match result {
         Ok(done) => Ok(done),
         Err(OpenError::Sqlite { source, .. })
             if source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) =>
@@ -142,14 +140,14 @@ pub(crate) fn move_alone(place: &Place, wait: Duration) -> Result<bool, OpenErro
     }
 }
 
-/// Commits a change of nothing. It syncs all that others have in the log; and that a log which was
-/// emptied is empty: come back with half of what was in it, it would undo what was moved.
+/// Makes an empty commit. It syncs what other processes have written to the WAL, and the truncation
+/// of a WAL: old frames that reappear after a crash would undo what was checkpointed.
 pub(crate) fn sync(conn: &Connection) -> rusqlite::Result<()> {
     let version: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     conn.pragma_update(None, "user_version", version)
 }
 
-/// Moves the log. False if somebody stood in the way.
+/// Checkpoints the WAL. False if another connection kept it from completing.
 fn checkpoint(conn: &Connection, mode: &str) -> rusqlite::Result<bool> {
     let sql = format!("PRAGMA wal_checkpoint({mode})");
     conn.query_row(&sql, [], |row| Ok(!row.get::<_, bool>(0)?))

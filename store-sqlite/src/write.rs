@@ -1,20 +1,24 @@
-//! Keeps what a batch changed: each row once, each statement prepared once.
+//! Writes what a batch changed: each row once, each statement prepared once.
 
 use rusqlite::{Connection, params};
 use windlass_core::store::{
-    ByteBudget, Changes, CountDelta, Doc, DocWrite, Marker, Moved, Worker, WorkerKind,
+    ByteBudget, Changes, CountDelta, Doc, Marker, Moved, Worker, WorkerKind,
 };
 use windlass_core::{
-    AttemptOutcome, Excerpt, IndexKey, Job, KeyRecord, LeaseLength, Queue, State, View, Wall,
+    AttemptOutcome, Excerpt, IndexKey, Job, KeyRecord, LeaseLength, Payload, Queue, State, View,
+    Wall,
 };
 
 use crate::error::TxError;
+use crate::figures;
 use crate::find::{Found, count};
-use crate::insert::{JOBS, PAYLOADS, insert_rows};
-use crate::names::Names;
-use crate::rows::{id_code, place, position, rank_code, spent_code, view_code};
+use crate::insert::{BODIES, COUNTS, JOBS, insert_rows};
+use crate::names::{Names, pair_key};
+use crate::rows::{
+    ROOM, id_code, place, position, rank_code, run_at_code, spent_code, view_code, worker_code,
+};
 
-/// Keeps everything a batch changed.
+/// Writes everything a batch changed.
 pub(crate) fn write(
     conn: &Connection,
     names: &mut Names,
@@ -24,7 +28,7 @@ pub(crate) fn write(
     for queue in &changes.queues {
         put_queue(conn, names, queue)?;
     }
-    insert_jobs(conn, names, &changes.inserts)?;
+    insert_jobs(conn, names, changes)?;
     update_jobs(conn, &changes.updates)?;
     remove_jobs(conn, &changes.removes)?;
     put_docs(conn, changes)?;
@@ -33,6 +37,7 @@ pub(crate) fn write(
     add_counts(conn, names, &changes.counts)?;
     put_settings(conn, changes)?;
     put_workers(conn, changes, now)?;
+    figures::write(conn, changes)?;
     if let Some(marker) = &changes.marker {
         put_marker(conn, marker)?;
     }
@@ -58,17 +63,21 @@ fn put_queue(conn: &Connection, names: &mut Names, queue: &Queue) -> Found<()> {
     Ok(())
 }
 
-fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> {
+fn insert_jobs(conn: &Connection, names: &mut Names, changes: &Changes) -> Found<()> {
+    let jobs = changes.inserts.as_slice();
     let Some(last) = jobs.last() else { return Ok(()) };
     // Most batches are of one queue and kind.
     let mut latest: Option<(&Job, [i64; 3])> = None;
-    insert_rows(conn, &JOBS, jobs, |job, row| {
+    let mut numbers_of = |names: &mut Names, job| {
         let numbers = match latest {
             Some((latest, numbers)) if same_names(latest, job) => numbers,
             _ => numbers(conn, names, job)?,
         };
         latest = Some((job, numbers));
-        let [queue, kind, retry] = numbers;
+        Found::Ok(numbers)
+    };
+    insert_rows(conn, &JOBS, jobs, |job, row| {
+        let [queue, kind, _] = numbers_of(names, job)?;
         let (view, at) = place(job);
         let (class, turn, due, id) = rank_code(job.rank);
         let lease = job.lease();
@@ -79,29 +88,66 @@ fn insert_jobs(conn: &Connection, names: &mut Names, jobs: &[Job]) -> Found<()> 
             queue,
             kind,
             class,
-            job.run_at.get(),
-            job.attempts,
-            job.max_retries.get(),
-            job.epoch.get().cast_signed(),
-            job.generation,
-            job.visibility_timeout.get().cast_signed(),
-            retry,
-            job.created_at.get(),
-            job.updated_at.get(),
-            job.started_at.map(Wall::get),
-            job.timeout.map(|timeout| timeout.get().cast_signed()),
-            spent_code(&job.state),
-            lease.map(|lease| length(lease.length)),
-            lease.map(|lease| lease.worker.as_str()),
-            job.idempotency_key.as_ref().map(windlass_core::IdempotencyKey::as_str),
             turn,
             due,
-            job.priority.get(),
+            run_at_code(job),
+            job.attempts,
+            job.epoch.get().cast_signed(),
+            job.generation,
             job.payload_bytes,
+            job.updated_at.get(),
+            job.started_at.map(Wall::get),
+            spent_code(&job.state),
+            length(lease.map_or(job.visibility_timeout, |lease| lease.length)),
+            lease.map(|lease| worker_code(&lease.worker)).as_deref().unwrap_or(ROOM),
         ])
     })?;
+    insert_bodies(conn, changes, |job| Ok(numbers_of(names, job)?[2]))?;
     let sql = "UPDATE meta SET value = ?1 WHERE key = 'last_id'";
     conn.prepare_cached(sql)?.execute([id_code(last.id)])?;
+    Ok(())
+}
+
+/// How many bytes of payloads one statement takes, at most, unless it is one payload: SQLite copies
+/// them.
+const PAYLOAD_BYTES: usize = 1024 * 1024;
+
+fn insert_bodies<'c>(
+    conn: &Connection,
+    changes: &'c Changes,
+    mut retry: impl FnMut(&'c Job) -> Found<i64>,
+) -> Found<()> {
+    let payloads = changes.docs.iter().filter(|write| write.doc == Doc::Payload);
+    let bodies: Vec<(&Job, &Payload)> = changes
+        .inserts
+        .iter()
+        .zip(payloads)
+        .filter(|(job, write)| job.id == write.job)
+        .map(|(job, write)| (job, &write.text))
+        .collect();
+    if bodies.len() < changes.inserts.len() {
+        return Err(TxError::BadRow("a new job has no payload".into()));
+    }
+    let mut rest = bodies.as_slice();
+    while !rest.is_empty() {
+        let mut budget = ByteBudget::new(PAYLOAD_BYTES);
+        let fit = rest.iter().take_while(|(_, text)| budget.takes(text.as_str().len())).count();
+        let (some, others) = rest.split_at(fit.max(1));
+        insert_rows(conn, &BODIES, some, |(job, text), row| {
+            row.put(params![
+                id_code(job.id),
+                job.priority.get(),
+                job.max_retries.get(),
+                length(job.visibility_timeout),
+                retry(job)?,
+                job.created_at.get(),
+                job.timeout.map(|timeout| timeout.get().cast_signed()),
+                job.idempotency_key.as_ref().map(windlass_core::IdempotencyKey::as_str),
+                text.as_str(),
+            ])
+        })?;
+        rest = others;
+    }
     Ok(())
 }
 
@@ -140,7 +186,7 @@ fn update_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
                     job.updated_at.get(),
                     job.started_at.map(Wall::get),
                     length(lease.length),
-                    lease.worker.as_str(),
+                    worker_code(&lease.worker),
                     from.epoch.get().cast_signed(),
                 ])?;
                 replaced(job, run.len(), changed)?;
@@ -196,13 +242,14 @@ fn change_alike(a: &Moved, b: &Moved) -> bool {
 }
 
 /// Jobs that are leased, or whose lease goes on: they keep their places among the waiting. Of the
-/// precondition these two check the epoch: nobody else can write while the transaction is open.
+/// precondition these two check the epoch: no other process can write while the transaction is
+/// open.
 const LEASED: &str = "UPDATE OR FAIL jobs SET view = 2, at = ?3, attempts = ?4, epoch = ?5, \
     updated_at = ?6, started_at = ?7, lease_length = ?8, worker = ?9, spent = NULL \
     WHERE id BETWEEN ?1 AND ?2 AND epoch = ?10";
-/// Leased jobs that have ended: nothing changes but where they are.
-const FINISHED: &str = "UPDATE OR FAIL jobs SET view = ?3, at = ?4, updated_at = ?5, spent = ?6, \
-    lease_length = NULL, worker = NULL \
+/// Leased jobs that have ended: nothing changes but where they are. The last lease stays in the
+/// row, which keeps its length so.
+const FINISHED: &str = "UPDATE OR FAIL jobs SET view = ?3, at = ?4, updated_at = ?5, spent = ?6 \
     WHERE id BETWEEN ?1 AND ?2 AND epoch = ?7";
 
 fn update_all_columns(conn: &Connection, jobs: &[&Moved]) -> Found<()> {
@@ -219,7 +266,7 @@ fn update_all_columns(conn: &Connection, jobs: &[&Moved]) -> Found<()> {
             id,
             view,
             at,
-            job.run_at.get(),
+            run_at_code(job),
             job.attempts,
             job.epoch.get().cast_signed(),
             job.generation,
@@ -227,7 +274,7 @@ fn update_all_columns(conn: &Connection, jobs: &[&Moved]) -> Found<()> {
             job.started_at.map(Wall::get),
             spent_code(&job.state),
             lease.map(|lease| length(lease.length)),
-            lease.map(|lease| lease.worker.as_str()),
+            lease.map(|lease| worker_code(&lease.worker)),
             class,
             turn,
             due,
@@ -243,7 +290,7 @@ fn update_all_columns(conn: &Connection, jobs: &[&Moved]) -> Found<()> {
 fn remove_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
     for sql in [
         "DELETE FROM jobs WHERE id = ?1",
-        "DELETE FROM payloads WHERE job = ?1",
+        "DELETE FROM bodies WHERE job = ?1",
         "DELETE FROM results WHERE job = ?1",
         "DELETE FROM progress WHERE job = ?1",
         "DELETE FROM errors WHERE job = ?1",
@@ -260,28 +307,7 @@ fn remove_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
     Ok(())
 }
 
-/// How many bytes of payloads one statement takes, at most, unless it is one payload: SQLite copies
-/// them.
-const PAYLOAD_BYTES: usize = 1024 * 1024;
-
-fn put_payloads(conn: &Connection, changes: &Changes) -> Found<()> {
-    let payloads: Vec<&DocWrite> =
-        changes.docs.iter().filter(|write| write.doc == Doc::Payload).collect();
-    let mut rest = payloads.as_slice();
-    while !rest.is_empty() {
-        let mut budget = ByteBudget::new(PAYLOAD_BYTES);
-        let fit = rest.iter().take_while(|write| budget.takes(write.text.as_str().len())).count();
-        let (some, others) = rest.split_at(fit.max(1));
-        insert_rows(conn, &PAYLOADS, some, |write, row| {
-            row.put(params![id_code(write.job), write.text.as_str()])
-        })?;
-        rest = others;
-    }
-    Ok(())
-}
-
 fn put_docs(conn: &Connection, changes: &Changes) -> Found<()> {
-    put_payloads(conn, changes)?;
     for (doc, sql) in [
         (Doc::Result, "INSERT OR REPLACE INTO results (job, text) VALUES (?1, ?2)"),
         (Doc::Progress, "INSERT OR REPLACE INTO progress (job, text) VALUES (?1, ?2)"),
@@ -358,25 +384,25 @@ fn put_keys(conn: &Connection, changes: &Changes) -> Found<()> {
 }
 
 fn add_counts(conn: &Connection, names: &mut Names, deltas: &[CountDelta]) -> Found<()> {
+    if deltas.is_empty() {
+        return Ok(());
+    }
+    let mut rows = Vec::with_capacity(deltas.len());
     for CountDelta { queue, kind, by } in deltas {
-        let queue = names.ensure_queue(conn, queue)?;
-        let kind = names.ensure_kind(conn, kind)?;
-        let sql = "UPDATE counts SET queued = queued + ?3, scheduled = scheduled + ?4, \
-                   processing = processing + ?5, done = done + ?6, failed = failed + ?7, \
-                   cancelled = cancelled + ?8 WHERE queue = ?1 AND kind = ?2";
-        let row = params![queue, kind, by[0], by[1], by[2], by[3], by[4], by[5]];
-        if conn.prepare_cached(sql)?.execute(row)? == 0 {
-            let sql = "INSERT INTO counts (queue, kind, queued, scheduled, processing, done, \
-                       failed, cancelled) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-            conn.prepare_cached(sql)?.execute(row)?;
-        }
-        // A row of zeros is as good as none: kinds that have gone leave nothing behind. Jobs that
+        let pair = pair_key(names.ensure_queue(conn, queue)?, names.ensure_kind(conn, kind)?);
+        rows.push((pair, by));
+    }
+    rows.sort_unstable();
+    insert_rows(conn, &COUNTS, &rows, |(pair, by), row| {
+        row.put(params![pair, by[0], by[1], by[2], by[3], by[4], by[5]])
+    })?;
+    for (pair, by) in rows {
+        // A row of zeros means the same as none: kinds without jobs leave nothing behind. Jobs that
         // only move from view to view leave no zeros.
         if by.iter().sum::<i64>() < 0 {
-            let sql = "DELETE FROM counts WHERE queue = ?1 AND kind = ?2 AND queued = 0 \
-                       AND scheduled = 0 AND processing = 0 AND done = 0 AND failed = 0 \
-                       AND cancelled = 0";
-            conn.prepare_cached(sql)?.execute([queue, kind])?;
+            let sql = "DELETE FROM counts WHERE pair = ?1 AND queued = 0 AND scheduled = 0 \
+                       AND processing = 0 AND done = 0 AND failed = 0 AND cancelled = 0";
+            conn.prepare_cached(sql)?.execute([pair])?;
         }
     }
     Ok(())
@@ -400,11 +426,11 @@ fn put_workers(conn: &Connection, changes: &Changes, now: Wall) -> Found<()> {
         conn.prepare_cached("DELETE FROM workers WHERE id = ?1")?.execute([id.as_str()])?;
     }
     let sql = "INSERT INTO workers (id, host, pid, kind, started_at, last_seen, demand, slots, \
-               presence) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8) \
+               presence, instance) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8, ?9) \
                ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, \
                kind = excluded.kind, last_seen = excluded.last_seen, demand = excluded.demand, \
-               slots = excluded.slots, presence = excluded.presence";
-    for Worker { id, host, pid, kind, demand, slots, presence } in &changes.workers {
+               slots = excluded.slots, presence = excluded.presence, instance = excluded.instance";
+    for Worker { id, host, pid, instance, kind, demand, slots, presence } in &changes.workers {
         conn.prepare_cached(sql)?.execute(params![
             id.as_str(),
             host.as_ref(),
@@ -414,6 +440,7 @@ fn put_workers(conn: &Connection, changes: &Changes, now: Wall) -> Found<()> {
             demand.to_string(),
             count(*slots),
             presence.get().cast_signed(),
+            instance.as_ref().map(ToString::to_string),
         ])?;
     }
     for id in &changes.stopped_workers {

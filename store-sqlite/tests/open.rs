@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::thread;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -45,6 +47,22 @@ fn a_fresh_store_belongs_to_its_owner_alone() {
 }
 
 #[test]
+fn many_that_open_a_fresh_file_at_once_all_succeed() {
+    for _ in 0..20 {
+        let (_dir, path) = scratch();
+        let barrier = Barrier::new(4);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    SqliteStore::open(&path).expect("it opens");
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn a_file_that_is_no_database_is_refused_and_left_as_it_was() {
     let (dir, _) = scratch();
     let path = dir.path().join("notes.txt");
@@ -76,7 +94,7 @@ fn a_store_of_a_newer_windlass_is_refused_and_left_as_it_was() {
     conn.pragma_update(None, "user_version", 99).expect("it is set");
     drop(conn);
     let refused = refusal(&path);
-    assert!(matches!(refused, OpenError::Newer { found: 99, known: 3, .. }), "{refused}");
+    assert!(matches!(refused, OpenError::Newer { found: 99, known: 7, .. }), "{refused}");
     assert!(refused.to_string().contains("newer Windlass"), "{refused}");
 }
 
@@ -124,7 +142,7 @@ fn what_disagrees_is_found_and_mended() {
         conn.execute_batch(harm).expect("the harm is done");
         let found = store.verify().expect("it can be verified");
         assert!(found.iter().any(|one| one.0.contains(word)), "{harm}: {found:?}");
-        store.repair().expect("it can be mended");
+        store.repair().expect("it can be repaired");
         assert_eq!(store.verify(), Ok(Vec::new()), "{harm}");
     }
 }
@@ -135,7 +153,7 @@ fn another_process_is_noticed_and_our_own_commits_are_not() {
     let mut ours = SqliteStore::open(&path).expect("it opens");
     assert_eq!(ours.news(&[]).map(|news| news.wrote), Ok(false));
     let mut theirs = SqliteStore::open(&path).expect("it opens twice");
-    // Who opens a store commits, to sync what others have in the log.
+    // Opening a store commits, to sync what others have in the WAL.
     assert_eq!(ours.news(&[]).map(|news| news.wrote), Ok(true));
     enqueue(&mut ours, 1);
     assert_eq!(ours.news(&[]).map(|news| news.wrote), Ok(false));
@@ -150,13 +168,13 @@ fn a_foreign_writer_that_does_not_let_go_costs_a_retry_and_leaves_no_transaction
     let mut store = SqliteStore::open(&path).expect("it opens");
     enqueue(&mut store, 1);
     let foreign = Connection::open(&path).expect("it opens");
-    foreign.execute_batch("BEGIN IMMEDIATE").expect("nobody writes");
+    foreign.execute_batch("BEGIN IMMEDIATE").expect("no other process writes");
     let batch = Batch::new(BatchId { process: ProcessId(1), seq: 2 }, Policy::default());
     let refused = store.commit(Wall::new(1), &batch).expect_err("another is writing");
     assert!(matches!(refused, CommitError::NotCommitted(_)), "{refused}");
     assert!(refused.to_string().contains("locked"), "{refused}");
     let jobs = store.reader().and_then(|mut reader| reader.dump()).expect("it can be read").jobs;
     assert_eq!(jobs.len(), 1);
-    foreign.execute_batch("COMMIT; BEGIN IMMEDIATE; COMMIT").expect("nobody holds on to anything");
+    foreign.execute_batch("COMMIT; BEGIN IMMEDIATE; COMMIT").expect("no lock is held");
     enqueue(&mut store, 2);
 }

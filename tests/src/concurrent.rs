@@ -52,11 +52,22 @@ macro_rules! concurrent_conformance {
                 a_pause_and_new_settings_are_both_kept,
                 a_pause_and_settings_that_make_the_same_queue_are_both_kept,
                 a_new_queue_kind_and_retry_policy_are_made_once,
+                a_queue_that_is_deleted_while_it_gets_a_job_keeps_the_job,
+                a_queue_that_vanishes_while_it_gets_a_job_keeps_the_job,
+                a_queue_deleted_through_one_handle_is_made_again_through_another,
                 a_worker_that_is_seen_while_it_is_stopped_keeps_the_stop_mark,
                 a_batch_that_is_not_over_is_never_reported_as_not_committed,
                 a_cancel_through_one_handle_is_news_of_a_lost_lease_to_the_other,
                 a_cancel_before_the_first_check_for_news_is_reported_by_it,
                 a_new_job_through_one_handle_is_news_to_the_other,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            concurrent_figures,
+            [
+                figures_that_are_added_while_they_are_folded_are_counted_once,
+                figures_that_two_handles_fold_are_counted_once,
             ]
         );
         $crate::conformance_family!(

@@ -9,13 +9,13 @@ mod outcomes;
 mod reads;
 
 use windlass_core::store::{
-    Admin, AdminDone, AdminRefused, Batch, ClaimFor, Dump, Heartbeat, JobDetail, JobRefused,
-    LeaseExtended, Leased, Outcomes, Promoted, Purge, Purged, Reader, Reap, Reaped, Retention,
-    Settle, Store, Taker, audit,
+    Admin, AdminDone, AdminRefused, Batch, ClaimFor, ClockView, Dump, Heartbeat, JobDetail,
+    JobRefused, LeaseExtended, Leased, Outcomes, Promoted, Purge, Purged, Reader, Reap, Reaped,
+    Retention, Settle, Store, Taker, audit,
 };
 use windlass_core::{
     Attempt, BatchId, Demand, EnqueueRefused, Job, JobId, LeaseLength, LeaseToken, Millis, NewJob,
-    Policy, ProcessId, Receipt, StateName, Verdict, Wall,
+    Policy, ProcessId, Receipt, StateName, Verdict, Wall, WorkerId,
 };
 
 use crate::concurrent::ConcurrentSubject;
@@ -29,6 +29,12 @@ pub use make::*;
 pub trait Subject {
     /// The store.
     type Store: Store;
+
+    /// Whether such a store can be made here. One that cannot, because a server is not installed,
+    /// takes no case.
+    fn is_available() -> bool {
+        true
+    }
 
     /// An empty store.
     fn fresh() -> Self;
@@ -55,7 +61,13 @@ pub struct World<S: Subject> {
     seq: u64,
     /// The defaults for enqueues.
     pub policy: Policy,
+    /// The worker of the process that makes batches, if it has one.
+    pub own: Option<WorkerId>,
+    /// What its process knows of the store's clock.
+    pub clock: ClockView,
     bystanders: Bystanders,
+    /// The rows with which every read was compared last.
+    read: Option<Dump>,
 }
 
 impl<S: Subject> World<S> {
@@ -75,7 +87,10 @@ impl<S: Subject> World<S> {
             process: ProcessId(1),
             seq: 0,
             policy: Policy::default(),
+            own: None,
+            clock: ClockView::default(),
             bystanders: Bystanders::default(),
+            read: None,
         }
     }
 
@@ -84,6 +99,11 @@ impl<S: Subject> World<S> {
     /// What the clock reads.
     pub fn now(&self) -> Wall {
         self.now
+    }
+
+    /// Sets the clock back.
+    pub fn set_back(&mut self, by: Millis) {
+        self.now = self.now.minus(by);
     }
 
     /// Lets time pass.
@@ -112,6 +132,7 @@ impl<S: Subject> World<S> {
     pub fn batch(&mut self, fill: impl FnOnce(&mut Batch)) -> Batch {
         self.seq += 1;
         let mut batch = Batch::new(self.latest_batch(), self.policy);
+        (batch.own, batch.clock) = (self.own.clone(), self.clock);
         fill(&mut batch);
         batch
     }
@@ -321,8 +342,9 @@ impl<S: Subject> World<S> {
         assert!(found.is_empty(), "the store contradicts itself: {found:#?}\n{dump}");
         let found = self.subject.verify();
         assert!(found.is_empty(), "the indexes contradict the rows: {found:#?}\n{dump}");
-        reads::check(&mut reader, &dump);
+        reads::check(&mut reader, &dump, self.read.as_ref());
         self.bystanders.check(&dump);
+        self.read = Some(dump);
     }
 }
 

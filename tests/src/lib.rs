@@ -7,5 +7,6 @@ pub mod fixture;
 pub mod kill;
 pub mod model;
 pub mod on_disk;
+pub mod postgres_server;
 pub mod stage;
 pub mod state_table;

@@ -17,6 +17,16 @@ pub trait OnDisk {
     /// The store.
     type Store: Store + fmt::Debug;
 
+    /// Whether such a store can be made here.
+    fn is_available() -> bool {
+        true
+    }
+
+    /// The path of a new store in this directory. A store on a server has a URL instead.
+    fn place(dir: &Path) -> PathBuf {
+        dir.join("jobs.db")
+    }
+
     /// Opens a file; it is made if it does not exist.
     fn open(path: &Path) -> Self::Store;
 

@@ -201,7 +201,7 @@ impl<S: Store> Stage<S> {
     /// The leases of the jobs started so far.
     pub fn started(&self) -> Vec<LeaseToken> {
         let runs = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Run(run) => Some(run.job.token()),
+            Effect::Run { run, .. } => Some(run.job.token()),
             _ => None,
         });
         runs.collect()
@@ -257,7 +257,7 @@ fn input_text(input: &Input) -> String {
         Input::Request(id, request) => format!("request {}: {}", id.0, request_text(request)),
         Input::Gone(id) => format!("request {} is gone", id.0),
         Input::Report { token, verdict } => format!("run {token} ends: {}", verdict_text(verdict)),
-        Input::Stopped { token } => format!("run {token} was stopped"),
+        Input::Stopped { token, .. } => format!("run {token} was stopped"),
         other => format!("{other:?}"),
     }
 }
@@ -303,12 +303,13 @@ fn batch_text(batch: &Batch) -> String {
     if !batch.enqueues.is_empty() {
         parts.push(format!("enqueue {}", batch.enqueues.len()));
     }
-    parts.extend(batch.reap.map(|reap| match reap.trusted_since {
+    parts.extend(batch.reap.map(|_| match batch.clock.trusted_since {
         None => "reap".into(),
         Some(since) => format!("reap, clock trusted since {since}"),
     }));
     parts.extend(batch.promote.map(|_| "promote".into()));
     parts.extend(batch.purge.map(|_| "purge".into()));
+    parts.extend((!batch.figures.is_empty()).then(|| "add figures".into()));
     for claim in &batch.claims {
         let takers = claim.takers.iter().map(|taker| format!("{}×{}", taker.worker, taker.max));
         parts.push(format!("claim for {}", takers.collect::<Vec<_>>().join(", ")));
@@ -330,7 +331,10 @@ fn effect_text(effect: &Effect) -> String {
         Effect::Reply { request, answer } => {
             format!("reply {}: {}", request.0, answer_text(answer))
         }
-        Effect::Run(run) => format!("run {} (attempt {})", run.job.token(), run.job.attempts),
+        Effect::Run { run, .. } => {
+            format!("run {} (attempt {})", run.job.token(), run.job.attempts)
+        }
+        Effect::Extended { token, stop_at } => format!("{token} may run until {}", stop_at.get()),
         Effect::Stop { token, reason } => format!("stop {token}: {reason:?}"),
         Effect::StopAsked => "this worker is asked to stop".into(),
         Effect::Changed { jobs, queues } => {

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use windlass_core::{
-    Claim, Delay, Epoch, Event, Failure, Gate, Job, JobId, Kind, LastVerdict, Lease, LeaseLength,
-    MaxRetries, Millis, Priority, QueueName, Rank, Rejected, RetryPolicy, State, Step, Strategy,
-    Verdict, View, Wall, WorkerId, transition,
+    Claim, Delay, Epoch, Event, Failure, Gate, Job, JobId, JobTimeout, Kind, LastVerdict, Lease,
+    LeaseLength, MaxRetries, Millis, Priority, QueueName, Rank, Rejected, RetryPolicy, State, Step,
+    Strategy, Verdict, View, Wall, WorkerId, transition,
 };
 
 const NOW: Wall = Wall::new(1_000_000);
@@ -37,7 +37,10 @@ enum Act {
     Snooze(Token),
     Release(Token),
     Heartbeat(Token),
+    HeartbeatTimedOut,
     Expire { stepped: bool },
+    ExpireTimedOut,
+    ExpireDead,
     Cancel,
     Replay,
 }
@@ -95,11 +98,15 @@ const ROWS: &[Row] = &[
     row("release, stale token", Act::Release(Token::Stale)),
     row("heartbeat", Act::Heartbeat(Token::Latest)),
     passed("heartbeat, lease run out", Act::Heartbeat(Token::Latest)),
+    row("heartbeat, attempt timed out", Act::HeartbeatTimedOut),
     row("heartbeat, stale token", Act::Heartbeat(Token::Stale)),
     row("expire, lease running", Act::Expire { stepped: false }),
     passed("expire, lease run out", Act::Expire { stepped: false }),
     passed("expire, lease run out, clock stepped", Act::Expire { stepped: true }),
     used_up("expire, lease run out, last attempt", Act::Expire { stepped: false }),
+    passed("expire, attempt timed out", Act::ExpireTimedOut),
+    used_up("expire, attempt timed out, last attempt", Act::ExpireTimedOut),
+    row("expire, holder dead", Act::ExpireDead),
     row("cancel", Act::Cancel),
     row("replay", Act::Replay),
 ];
@@ -218,6 +225,13 @@ fn describe(before: &Job, after: &Job) -> String {
     text
 }
 
+/// The job, its attempt begun longer ago than it may run.
+fn timed_out(job: &Job) -> Job {
+    let timeout = JobTimeout::new(1_000).expect(IN_RANGE);
+    let started_at = Some(NOW.minus(timeout.millis()));
+    Job { timeout: Some(timeout), started_at, ..job.clone() }
+}
+
 fn ask(act: Act, job: &Job) -> Result<Step, Rejected> {
     let worker = WorkerId::new("worker").expect(IN_RANGE);
     let settle = |token: Token, verdict: &Verdict| {
@@ -225,9 +239,11 @@ fn ask(act: Act, job: &Job) -> Result<Step, Rejected> {
     };
     match act {
         Act::FallDue => transition(job, Event::FallDue, NOW),
-        Act::Claim(gate) => {
-            transition(job, Event::Claim(&Claim { worker, length: None, gate }), NOW)
-        }
+        Act::Claim(gate) => transition(
+            job,
+            Event::Claim(&Claim { worker, length: None, stop_grace: Millis::ZERO, gate }),
+            NOW,
+        ),
         Act::Complete(token) => settle(token, &Verdict::Complete { result: None }),
         Act::Fail { retryable, token } => {
             let failure = Failure { retryable, ..Failure::new("it broke") };
@@ -238,11 +254,18 @@ fn ask(act: Act, job: &Job) -> Result<Step, Rejected> {
         }
         Act::Release(token) => settle(token, &Verdict::Release),
         Act::Heartbeat(token) => {
-            transition(job, Event::Heartbeat { epoch: epoch(token), extend: None }, NOW)
+            let (epoch, stop_grace) = (epoch(token), Millis::ZERO);
+            let (extend, trusted_since) = (None, None);
+            let event = Event::Heartbeat { epoch, extend, stop_grace, trusted_since };
+            transition(job, event, NOW)
         }
         Act::Expire { stepped } => {
-            transition(job, Event::Expire { trusted_since: stepped.then_some(NOW) }, NOW)
+            let trusted_since = stepped.then_some(NOW);
+            transition(job, Event::Expire { trusted_since, dead: false }, NOW)
         }
+        Act::HeartbeatTimedOut => ask(Act::Heartbeat(Token::Latest), &timed_out(job)),
+        Act::ExpireTimedOut => ask(Act::Expire { stepped: false }, &timed_out(job)),
+        Act::ExpireDead => transition(job, Event::Expire { trusted_since: None, dead: true }, NOW),
         Act::Cancel => transition(job, Event::Cancel, NOW),
         Act::Replay => transition(job, Event::Replay, NOW),
     }
@@ -346,8 +369,8 @@ fn word(act: Act) -> &'static str {
         Act::Fail { retryable: false, .. } => "fail for good",
         Act::Snooze(_) => "snooze",
         Act::Release(_) => "release",
-        Act::Heartbeat(_) => "heartbeat",
-        Act::Expire { .. } => "expire",
+        Act::Heartbeat(_) | Act::HeartbeatTimedOut => "heartbeat",
+        Act::Expire { .. } | Act::ExpireTimedOut | Act::ExpireDead => "expire",
         Act::Cancel => "cancel",
         Act::Replay => "replay",
     }

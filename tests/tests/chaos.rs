@@ -15,7 +15,7 @@ use windlass_core::store::{
 use windlass_core::{
     BatchId, Delay, Epoch, Failure, Fingerprint, Idempotency, IdempotencyKey, JobId, JobTimeout,
     LeaseLength, LeaseToken, MaxRetries, Millis, NewJob, Payload, Policy, ProcessId, QueueName,
-    RequestId, StateName, Verdict, When, WorkerId,
+    Receipt, RequestId, StateName, Verdict, When, WorkerId,
 };
 use windlass_store_memory::{Fault, MemoryStore};
 use windlass_tests::stage::{Stage, config, job, worker_named};
@@ -113,7 +113,7 @@ impl Chaos {
         self.ended = Some(token);
         self.stage.input(match verdict {
             Some(verdict) => Input::Report { token, verdict },
-            None => Input::Stopped { token },
+            None => Input::Stopped { token, reason: None },
         });
     }
 
@@ -146,13 +146,20 @@ impl Chaos {
     }
 
     fn check(&mut self) {
-        for effect in self.stage.take_effects() {
+        let effects = self.stage.take_effects();
+        let changes = effects.iter().filter_map(|effect| match effect {
+            Effect::Changed { jobs, .. } => Some(jobs),
+            _ => None,
+        });
+        let gone = changes.flatten().filter(|change| change.to.is_none());
+        let removed: BTreeSet<JobId> = gone.map(|change| change.id).collect();
+        for effect in effects {
             match effect {
                 Effect::Reply { request, answer } => {
                     assert!(self.answered.insert(request), "{request:?} was answered twice");
-                    self.check_answer(&answer);
+                    self.check_answer(&answer, &removed);
                 }
-                Effect::Run(run) => {
+                Effect::Run { run, .. } => {
                     let token = run.job.token();
                     assert!(self.started.insert(token), "{token} was started twice");
                     self.running.push(token);
@@ -165,7 +172,7 @@ impl Chaos {
                     assert!(!self.asked, "it was asked to stop twice");
                     self.asked = true;
                 }
-                Effect::Changed { .. } => {}
+                Effect::Changed { .. } | Effect::Extended { .. } => {}
             }
         }
         self.ended = None;
@@ -176,16 +183,22 @@ impl Chaos {
         assert_eq!(self.stage.store.verify(), Vec::<String>::new());
     }
 
-    /// What was acknowledged is in what a crash now would leave.
-    fn check_answer(&self, answer: &Answer) {
-        let ids: Vec<JobId> = match answer {
-            Answer::Enqueued(Ok(receipt)) => vec![receipt.id],
-            Answer::EnqueuedMany(all) => all.iter().flatten().map(|receipt| receipt.id).collect(),
+    /// Every job that was acknowledged is in what a crash now would leave, unless it is known to
+    /// have been removed since. A duplicate may name a job that is gone, while its key is kept.
+    fn check_answer(&self, answer: &Answer, removed: &BTreeSet<JobId>) {
+        let receipts: Vec<&Receipt> = match answer {
+            Answer::Enqueued(Ok(receipt)) => vec![receipt],
+            Answer::EnqueuedMany(all) => all.iter().flatten().collect(),
             _ => return,
         };
         let mut reader = self.stage.store.crash_image().reader().expect("a reader");
-        let next = reader.dump().expect("it dumps").next_id;
-        assert!(ids.iter().all(|id| *id < next), "{ids:?} were acknowledged and are not stored");
+        let dump = reader.dump().expect("it dumps");
+        for Receipt { id, duplicate, .. } in receipts {
+            let stored = dump.jobs.iter().any(|job| job.job.id == *id);
+            let known = *duplicate && dump.keys.iter().any(|key| key.job == *id);
+            let removed = removed.contains(id);
+            assert!(stored || known || removed, "job {id} was acknowledged and is not stored");
+        }
     }
 
     /// Faults off, workers obey: the machine must come to its end, and leave nothing behind.
@@ -387,7 +400,7 @@ fn a_run_that_ends_at_the_deadline_may_be_asked_to_stop_too() {
     chaos.check();
     let token = *chaos.running.first().expect("it runs");
     chaos.act(Act::Input(Input::Drain { deadline: Millis::ZERO }));
-    chaos.stage.input(Input::Stopped { token });
+    chaos.stage.input(Input::Stopped { token, reason: None });
     let stop = Effect::Stop { token, reason: StopReason::Shutdown };
     assert!(chaos.stage.effects.contains(&stop), "{}", chaos.stage.log());
     assert_eq!(chaos.stage.machine.running(), 0);

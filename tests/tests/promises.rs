@@ -5,7 +5,7 @@ use windlass_core::machine::{Answer, Config, Input, Limits, Phase, Refused, Requ
 use windlass_core::store::{Admin, JobRefused, Reader, Settle, Store, audit};
 use windlass_core::{
     Delay, Demand, Failure, Job, JobId, Kind, Kinds, MaxRetries, Millis, NewJob, Priority,
-    ProcessId, QueueName, Rejected, StateName, Verdict, When,
+    ProcessId, QueueName, Rejected, StaleReason, StateName, Verdict, When,
 };
 use windlass_store_memory::{Fault, MemoryStore};
 use windlass_tests::stage::{Stage, config, job, token};
@@ -83,6 +83,7 @@ fn promise_2_one_verdict_a_stale_report_is_refused_counted_and_changes_nothing()
     let late = stage.request(Request::Settle(Settle { token: token("1.1"), verdict }));
     stage.settle();
     let refused = Some(&Answer::Settled(Err(JobRefused::Rejected(Rejected::Stale {
+        reason: StaleReason::Expired,
         state: StateName::Processing,
         epoch: before.epoch,
     }))));
@@ -149,7 +150,7 @@ fn promise_5_predictable_shutdown_an_interrupted_attempt_is_given_back_and_not_c
     assert_eq!(stage.answer(refused), Some(&Answer::Refused(Refused::ShuttingDown)));
     stage.complete("1.1");
     stage.pass(Millis::seconds(5));
-    stage.input(Input::Stopped { token: token("2.1") });
+    stage.input(Input::Stopped { token: token("2.1"), reason: None });
     stage.settle();
     assert_eq!(stage.machine.phase(), Phase::Stopped);
     let report = stage.machine.shutdown_report();

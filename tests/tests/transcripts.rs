@@ -123,7 +123,7 @@ fn past_the_deadline_runs_are_stopped_and_given_back_and_a_stubborn_one_is_left(
     stage.input(Input::Drain { deadline: Millis::seconds(5) });
     stage.pass(Millis::seconds(5));
     stage.say("one obeys, the other does not");
-    stage.input(Input::Stopped { token: token("1.1") });
+    stage.input(Input::Stopped { token: token("1.1"), reason: None });
     stage.settle();
     stage.pass(Millis::seconds(1));
     insta::assert_snapshot!(stage.log());
@@ -229,7 +229,7 @@ fn a_job_that_runs_too_long_is_stopped_and_fails_as_timed_out() {
     stage.enqueue(NewJob { timeout, ..job() });
     stage.settle();
     stage.pass(Millis::seconds(2));
-    stage.input(Input::Stopped { token: token("1.1") });
+    stage.input(Input::Stopped { token: token("1.1"), reason: None });
     stage.settle();
     insta::assert_snapshot!(stage.log());
 }
@@ -339,7 +339,7 @@ fn a_worker_asked_to_stop_by_another_process_hears_it_at_the_next_check() {
     stage.pass(Millis::new(500));
     stage.say("it is said once, though the mark stays until the worker goes");
     stage.input(Input::Changed);
-    stage.settle();
+    stage.pass(Millis::new(5));
     stage.input(Input::Drain { deadline: Millis::seconds(30) });
     stage.settle();
     insta::assert_snapshot!(stage.log());

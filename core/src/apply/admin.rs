@@ -28,6 +28,7 @@ pub(super) fn admin(
         Admin::SetQueue(name, settings) => {
             set_queue(work, name, |queue| queue.settings = *settings)
         }
+        Admin::DeleteQueue(name) => delete_queue(work, name),
         Admin::SetSetting(key, value) => {
             work.put_setting(key.clone(), value.clone());
             Ok(AdminDone::Noted)
@@ -36,7 +37,7 @@ pub(super) fn admin(
             work.see_worker(worker.kept());
             stop_mark(work, &worker.id)
         }
-        Admin::RemoveWorker(id) => {
+        Admin::RemoveWorker(id) | Admin::EndWorker(id) => {
             work.remove_worker(id);
             Ok(AdminDone::Noted)
         }
@@ -79,6 +80,15 @@ fn set_queue(work: &mut Work, name: &QueueName, change: impl FnOnce(&mut Queue))
     work.change_queue(name, change);
     let queue = work.queue(name).map(|work| work.queue.clone());
     Ok(AdminDone::Queue(queue.unwrap_or_else(|| Queue::new(name.clone()))))
+}
+
+fn delete_queue(work: &mut Work, name: &QueueName) -> Answer {
+    let queue = work.queue(name).ok_or(AdminRefused::NoQueue)?;
+    if !queue.counts.is_empty() {
+        return Err(AdminRefused::QueueHasJobs { jobs: queue.counts.all() });
+    }
+    work.remove_queue(name);
+    Ok(AdminDone::QueueDeleted)
 }
 
 /// Replays a page of the dead-letter queue.

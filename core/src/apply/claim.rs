@@ -8,12 +8,14 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::work::{Place, Slot, Work};
-use crate::limits::CLAIM_BYTES;
+use crate::limits::{CLAIM_BYTES, STOP_GRACE};
 use crate::store::{
     BadAnswer, Batch, ByteBudget, Candidates, ClaimFor, Claimed, Leased, Questions, Taker, Want,
     sorted,
 };
-use crate::{Claim, Demand, Event, Gate, JobId, Queues, Rank, Step, View, transition};
+use crate::{
+    Claim, Demand, Event, Gate, JobId, Millis, Queues, Rank, Step, View, WorkerId, transition,
+};
 
 /// The claims of a batch.
 #[derive(Debug)]
@@ -84,11 +86,12 @@ impl Claims {
     }
 
     /// Serves the claims in order; asks for more candidates where they are needed.
-    pub(super) fn run(&mut self, work: &mut Work, claims: &[ClaimFor]) -> Option<Questions> {
-        while let Some(claim) = claims.get(self.done.len()) {
+    pub(super) fn run(&mut self, work: &mut Work, batch: &Batch) -> Option<Questions> {
+        while let Some(claim) = batch.claims.get(self.done.len()) {
             let current = self.current.take().unwrap_or_else(|| self.begin(work, claim));
             let current = self.current.insert(current);
-            if let Some(mut questions) = current.serve(work, &self.pool, claim) {
+            if let Some(mut questions) = current.serve(work, &self.pool, claim, batch.own.as_ref())
+            {
                 // Earlier claims may have taken some of what comes.
                 let taken: usize = self.done.iter().map(|claimed| claimed.jobs.len()).sum();
                 questions.wants.iter_mut().for_each(|want| want.limit += taken);
@@ -170,6 +173,7 @@ impl Current {
         work: &mut Work,
         pool: &[(Rank, Slot)],
         claim: &ClaimFor,
+        own: Option<&WorkerId>,
     ) -> Option<Questions> {
         let mut wanted = Wanted { demand: &claim.demand, latest: None };
         while let Some(taker) = claim.takers.get(self.taker) {
@@ -201,7 +205,7 @@ impl Current {
                 return None;
             }
             self.at += 1;
-            if let Some(leased) = lease(work, slot, taker, self.taker) {
+            if let Some(leased) = lease(work, slot, (self.taker, taker), own) {
                 self.claimed.jobs.push(leased);
                 self.left = (self.left.0 - 1, self.left.1 - 1);
             }
@@ -243,9 +247,15 @@ impl Current {
 }
 
 /// Leases a job, if the rules allow it.
-fn lease(work: &mut Work, slot: Slot, taker: &Taker, at: usize) -> Option<Leased> {
+fn lease(
+    work: &mut Work,
+    slot: Slot,
+    (at, taker): (usize, &Taker),
+    own: Option<&WorkerId>,
+) -> Option<Leased> {
     let (worker, length) = (taker.worker.clone(), taker.length);
-    let claim = Claim { worker, length, gate: work.gate(work.place_at(slot)) };
+    let stop_grace = if own == Some(&taker.worker) { STOP_GRACE } else { Millis::ZERO };
+    let claim = Claim { worker, length, stop_grace, gate: work.gate(work.place_at(slot)) };
     let step = transition(work.job_at(slot)?, Event::Claim(&claim), work.now);
     let Ok(Step::Moved(job)) = step else { return None };
     let job = work.put_at(slot, job).clone();

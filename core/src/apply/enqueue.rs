@@ -25,6 +25,9 @@ fn one(work: &mut Work, new: &NewJob, policy: &Policy) -> Answer {
     if let Some((key, request)) = keyed
         && let Some(answer) = known(work, key, request, policy)
     {
+        if answer.is_ok() {
+            work.note_duplicate(&new.queue);
+        }
         return answer;
     }
     let run_at = new.run_at(work.now)?;
@@ -41,7 +44,7 @@ fn one(work: &mut Work, new: &NewJob, policy: &Policy) -> Answer {
 }
 
 /// Puts the rows that are asked for into the receipts, as they will be written: nothing changes
-/// them after this. A row that nobody asked for is not copied.
+/// them after this. A row that was not asked for is not copied.
 pub(super) fn echo(work: &Work, new_jobs: &[NewJob], answers: &mut [Answer]) {
     for (new, answer) in new_jobs.iter().zip(answers) {
         if let (true, Ok(receipt)) = (new.echo, answer) {
@@ -70,7 +73,7 @@ fn known(
 
 /// Whether the queue takes one more job; it is made if it is new.
 fn room(work: &mut Work, new: &NewJob) -> Result<(), EnqueueRefused> {
-    work.ensure_queue(&new.queue).map_err(|_| EnqueueRefused::TooManyQueues)?;
+    work.ensure_queue(&new.queue)?;
     let queue = work.queue(&new.queue);
     if let Some(limit) = queue.and_then(|work| work.queue.full(work.counts.waiting())) {
         return Err(EnqueueRefused::QueueFull { queue: new.queue.clone(), limit });

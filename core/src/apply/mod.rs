@@ -8,13 +8,16 @@
 mod admin;
 mod claim;
 mod enqueue;
+mod figures;
 mod settle;
 mod sweep;
 mod work;
 
+use alloc::boxed::Box;
 use core::mem;
 
 use self::claim::Claims;
+use self::figures::FigureWork;
 use self::sweep::Found;
 use self::work::Work;
 use crate::store::{Answers, BadAnswer, Batch, Changes, Outcomes, Questions};
@@ -47,9 +50,9 @@ use crate::store::{Answers, BadAnswer, Batch, Changes, Outcomes, Questions};
 /// ```
 ///
 /// In the usual case there is one `Questions` and one `Changes`. A second round is asked for where
-/// candidates turn out not to be claimable, where a batch opens a queue that was closed, and for
-/// the keys of jobs that are to be removed. The work is proportional to the batch and to what it
-/// touches, never to what is stored.
+/// candidates turn out not to be claimable, where a batch opens a queue that was closed, for the
+/// keys of jobs that are to be removed, and for the rows that figures are folded into. The work is
+/// proportional to the batch and to what it touches, never to what is stored.
 #[derive(Debug)]
 pub struct Apply<'b> {
     batch: &'b Batch,
@@ -57,6 +60,7 @@ pub struct Apply<'b> {
     phase: Phase,
     work: Work,
     claims: Claims,
+    figures: FigureWork,
     out: Outcomes,
 }
 
@@ -65,8 +69,8 @@ pub struct Apply<'b> {
 enum Phase {
     /// The first answers are awaited.
     Start,
-    /// The keys of jobs that may be removed are awaited.
-    Keys(Found),
+    /// The keys of jobs that may be removed are awaited, and the rows that figures are folded into.
+    More(Box<Found>),
     /// Everything is decided but claims.
     Claiming,
     /// Everything is decided.
@@ -94,6 +98,7 @@ impl<'b> Apply<'b> {
             phase: Phase::Start,
             work: Work::new(batch),
             claims: Claims::new(batch),
+            figures: FigureWork::default(),
             out: Outcomes::default(),
         };
         (apply, asked)
@@ -105,22 +110,24 @@ impl<'b> Apply<'b> {
         self.out.skipped |= answers.skipped;
         let asked = mem::take(&mut self.asked);
         self.work.take_in(&asked, &mut answers)?;
+        self.figures.take_in(&asked, &mut answers)?;
         match mem::replace(&mut self.phase, Phase::Claiming) {
             Phase::Start => {
                 let found = Found::new(&mut self.work, self.batch, &mut answers)?;
                 self.claims.start(&mut self.work, answers.candidates)?;
                 let keys = found.keys_to_load(&self.work, self.batch);
-                if !keys.is_empty() {
-                    self.phase = Phase::Keys(found);
-                    return Ok(self.ask(Questions { keys, ..Questions::default() }));
+                let figures = self.figures.to_load();
+                if !keys.is_empty() || !figures.is_empty() {
+                    self.phase = Phase::More(Box::new(found));
+                    return Ok(self.ask(Questions { keys, figures, ..Questions::default() }));
                 }
                 self.decide(found);
             }
-            Phase::Keys(found) => self.decide(found),
+            Phase::More(found) => self.decide(*found),
             Phase::Claiming => self.claims.refill(&mut self.work, answers.candidates)?,
             Phase::Decided => return Err(BadAnswer("nothing was asked".into())),
         }
-        if let Some(questions) = self.claims.run(&mut self.work, &self.batch.claims) {
+        if let Some(questions) = self.claims.run(&mut self.work, self.batch) {
             return Ok(self.ask(questions));
         }
         self.phase = Phase::Decided;
@@ -140,27 +147,36 @@ impl<'b> Apply<'b> {
 
     /// Decides everything but claims.
     fn decide(&mut self, found: Found) {
-        let Self { batch, work, out, .. } = self;
-        let Found { expired, due, finished, dead, orphans, silent } = found;
+        let Self { batch, work, figures, out, .. } = self;
+        let Found { expired, due, finished, dead, orphans, silent, empty_queues } = found;
         out.settles = batch.settles.iter().map(|command| settle::settle(work, command)).collect();
         out.heartbeats =
-            batch.heartbeats.iter().map(|command| settle::beat(work, command)).collect();
+            batch.heartbeats.iter().map(|command| settle::beat(work, batch, command)).collect();
         let mut dead = dead.into_iter();
         let admin = batch.admin.iter().map(|command| admin::admin(work, command, &mut dead));
         out.admin = admin.collect();
         out.enqueues = enqueue::enqueue(work, &batch.enqueues, &batch.policy);
-        out.reaped = batch.reap.map(|reap| sweep::reap(work, &reap, expired, &mut out.next_expiry));
+        if let Some(reap) = batch.reap {
+            let (reaped, expiry) = sweep::reap(work, batch, reap, expired);
+            (out.reaped, out.next_expiry) = (Some(reaped), expiry);
+        }
         out.promoted =
             batch.promote.map(|limit| sweep::promote(work, limit, due, &mut out.next_due));
         out.purged = batch.purge.map(|purge| sweep::purge(work, &purge, finished, orphans, silent));
+        if let Some(purged) = &mut out.purged {
+            purged.more |= figures.has_more();
+        }
+        out.queues_swept = batch.queue_sweep.as_ref().map(|_| sweep::queues(work, empty_queues));
+        figures.decide(batch);
     }
 
     /// What is to be written, once everything is decided.
     fn gather(&mut self) -> Changes {
-        let Self { batch, work, claims, out, .. } = self;
+        let Self { batch, work, claims, figures, out, .. } = self;
         out.now = work.now;
         out.claims = claims.take();
         enqueue::echo(work, &batch.enqueues, &mut out.enqueues);
+        figures.gather(&mut work.changes);
         let changes = work.gather(batch.id, out);
         changes.assert_valid();
         changes

@@ -1,8 +1,9 @@
 //! What workers report: verdicts and heartbeats.
 
 use super::work::Work;
-use crate::store::{Doc, DocWrite, Heartbeat, JobRefused, LeaseExtended, Settle};
-use crate::{Attempt, Event, StateName, Step, Verdict, transition};
+use crate::limits::STOP_GRACE;
+use crate::store::{Batch, Doc, DocWrite, Heartbeat, JobRefused, LeaseExtended, Settle};
+use crate::{Attempt, Event, Millis, StateName, Step, Verdict, transition};
 
 /// A verdict on a run.
 pub(super) fn settle(work: &mut Work, command: &Settle) -> Result<StateName, JobRefused> {
@@ -25,11 +26,23 @@ pub(super) fn settle(work: &mut Work, command: &Settle) -> Result<StateName, Job
 }
 
 /// A heartbeat of a run.
-pub(super) fn beat(work: &mut Work, command: &Heartbeat) -> Result<LeaseExtended, JobRefused> {
+pub(super) fn beat(
+    work: &mut Work,
+    batch: &Batch,
+    command: &Heartbeat,
+) -> Result<LeaseExtended, JobRefused> {
     let Heartbeat { token, extend, progress } = command;
     let slot = work.find(token.job)?;
     let held = work.job_at(slot).ok_or(JobRefused::NotFound(token.job))?;
-    let event = Event::Heartbeat { epoch: token.epoch, extend: *extend };
+    let own = held.lease().is_some_and(|lease| batch.own.as_ref() == Some(&lease.worker));
+    // Of a clock that was stepped just now nothing is known but what it reads.
+    let trusted_since = if work.clock_stepped { Some(work.now) } else { batch.clock.trusted_since };
+    let event = Event::Heartbeat {
+        epoch: token.epoch,
+        extend: *extend,
+        stop_grace: if own { STOP_GRACE } else { Millis::ZERO },
+        trusted_since,
+    };
     let Step::Moved(job) = transition(held, event, work.now)? else {
         return Err(JobRefused::NotFound(token.job));
     };

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use super::settle::keep;
 use super::work::{Slot, Work};
-use crate::limits::{CLOCK_STEP, PAGE_ROWS, SILENT_KEPT};
+use crate::limits::{PAGE_ROWS, SILENT_KEPT};
 use crate::store::{
-    Admin, Answers, BadAnswer, Batch, Cursor, DeadFilter, DeadFound, DeadJob, JobPage, Next,
-    Promoted, Purge, Purged, Reap, Reaped, sorted,
+    Admin, Answers, BadAnswer, Batch, Cursor, DeadFilter, DeadFound, DeadJob, EmptyQueues, JobPage,
+    Next, Promoted, Purge, Purged, QueuesSwept, Reap, Reaped, sorted,
 };
 use crate::{Attempt, Event, IdempotencyKey, Job, KeyRecord, StateName, Step, Wall, transition};
 
@@ -23,6 +23,7 @@ pub(super) struct Found {
     pub(super) dead: Vec<Dead>,
     pub(super) orphans: Vec<IdempotencyKey>,
     pub(super) silent: bool,
+    pub(super) empty_queues: EmptyQueues,
 }
 
 /// A page of jobs in the working set.
@@ -64,6 +65,7 @@ impl Found {
             dead,
             orphans: core::mem::take(&mut answers.orphans),
             silent: answers.silent,
+            empty_queues: core::mem::take(&mut answers.empty_queues),
         })
     }
 
@@ -124,20 +126,21 @@ fn dead_filter(command: &Admin) -> Option<(&DeadFilter, Option<Cursor>, usize)> 
 }
 
 /// Takes back leases that ran out.
-pub(super) fn reap(work: &mut Work, reap: &Reap, page: Sweep, expiry: &mut Next) -> Reaped {
-    if reap.expected.is_some_and(|expected| expected.distance(work.now) > CLOCK_STEP) {
-        return Reaped::ClockStepped;
+pub(super) fn reap(work: &mut Work, batch: &Batch, reap: Reap, page: Sweep) -> (Reaped, Next) {
+    if work.clock_stepped {
+        return (Reaped::ClockStepped, Next::default());
     }
     let next = page.last.filter(|_| page.slots.len() >= reap.limit);
     // Behind a full page the next one looks.
-    *expiry = Next::Known(page.next.filter(|_| next.is_none()));
+    let mut expiry = Next::Known(page.next.filter(|_| next.is_none()));
     let (mut requeued, mut failed) = (0, 0);
     for slot in page.slots {
         // A job that was settled or extended in this very batch is not expired any more.
         let Some(held) = work.job_at(slot) else { continue };
-        let event = Event::Expire { trusted_since: reap.trusted_since };
+        let dead = held.lease().is_some_and(|lease| batch.dead.contains(&lease.worker));
+        let event = Event::Expire { trusted_since: batch.clock.trusted_since, dead };
         if let Ok(Step::Moved(job)) = transition(held, event, work.now) {
-            let attempt = Attempt::expired(held, work.now);
+            let attempt = Attempt::reaped(held, &job, dead, work.now);
             match work.put_at(slot, job).state.name() {
                 StateName::Failed => failed += 1,
                 StateName::Queued => requeued += 1,
@@ -149,7 +152,7 @@ pub(super) fn reap(work: &mut Work, reap: &Reap, page: Sweep, expiry: &mut Next)
             expiry.bring_forward(lease.until);
         }
     }
-    Reaped::Page { requeued, failed, next }
+    (Reaped::Page { requeued, failed, next }, expiry)
 }
 
 /// Moves jobs that fell due to the ready ones.
@@ -204,6 +207,22 @@ pub(super) fn purge(
         work.changes.drop_silent = Some(work.now.minus(SILENT_KEPT));
     }
     Purged { count, more, next }
+}
+
+/// Removes queues that hold nothing: no jobs, no pause, no settings.
+pub(super) fn queues(work: &mut Work, page: EmptyQueues) -> QueuesSwept {
+    let mut deleted = Vec::new();
+    for queue in page.queues {
+        let name = queue.name.clone();
+        work.load_empty_queue(queue);
+        // It may have been changed, or been given a job, by this very batch.
+        let idle = work.queue(&name).is_some_and(|w| w.queue.is_plain() && w.counts.is_empty());
+        if idle {
+            work.remove_queue(&name);
+            deleted.push(name);
+        }
+    }
+    QueuesSwept { deleted, next: page.next }
 }
 
 /// Removes a finished job. A key whose window still runs outlives its job.

@@ -1,4 +1,4 @@
-//! Answers after a commit: clients hear what came of their requests, claimed jobs start.
+//! Answers after a commit: requests are answered, claimed jobs start.
 
 use alloc::vec::Vec;
 
@@ -80,7 +80,11 @@ impl Machine {
         result: Result<LeaseExtended, JobRefused>,
     ) {
         match result {
-            Ok(_) => self.runs.beaten(token, started.mono),
+            Ok(_) => {
+                if let Some(stop_at) = self.runs.beaten(token, started.mono) {
+                    self.effects.push_back(Effect::Extended { token, stop_at });
+                }
+            }
             Err(JobRefused::Rejected(Rejected::Stale { state: StateName::Cancelled, .. })) => {
                 self.stop(token, StopReason::Cancelled, started.mono);
             }
@@ -145,18 +149,18 @@ impl Machine {
             return self.give_back(claimed.jobs.iter().map(|leased| leased.job.token()).collect());
         }
         for Leased { job, payload, .. } in claimed.jobs {
-            // The commit took so long that the lease is as good as over: somebody else's turn.
+            // The commit took so long that the lease is almost over: give the job back.
             if Runs::is_too_late(&job, started.mono, now.mono) {
                 self.give_back(Vec::from([job.token()]));
                 continue;
             }
-            self.runs.start(&job, started.mono, now.mono);
+            let stop_at = self.runs.start(&job, started.mono, now.mono);
             self.stats.started += 1;
-            self.effects.push_back(Effect::Run(Run { job, payload }));
+            self.effects.push_back(Effect::Run { run: Run { job, payload }, stop_at });
         }
     }
 
-    /// Hands what was claimed to those who wait; what nobody is there to take is given back.
+    /// Gives claimed jobs to the waiting polls; jobs of polls that are gone are given back.
     pub(super) fn serve(
         &mut self,
         now: Now,

@@ -1,11 +1,11 @@
-//! Making a batch: everything that waits, whatever time has brought, and claims for everybody for
-//! whom something may have come.
+//! Making a batch: waiting requests, sweeps that are due, and claims for every demand for which
+//! jobs may be ready.
 
 use super::commit::{Call, InFlight};
 use super::input::{Phase, StoreCall, WakeReason};
 use super::store_health::Turn;
 use super::{Machine, Now};
-use crate::store::{Admin, Batch, Heartbeat, Purge, Reap, Settle};
+use crate::store::{Admin, Batch, Heartbeat, Purge, QueueSweep, Reap, Settle};
 use crate::{BatchId, Mono, Verdict};
 
 impl Machine {
@@ -44,6 +44,8 @@ impl Machine {
         let id = BatchId { process: self.process, seq: self.next_seq };
         let mut batch = Batch::new(id, self.policy);
         let running = self.phase() == Phase::Running;
+        batch.own = Some(self.worker.id.clone());
+        batch.clock = self.clock.view(now.mono);
         self.note_presence(now.mono);
         let limit = self.limits.batch;
         let mut in_flight = InFlight::new(id, now);
@@ -64,6 +66,7 @@ impl Machine {
             let free = self.worker.slots.saturating_sub(self.runs.busy());
             in_flight.claims = self.demands.claim(&mut batch, &self.worker.id, free, limit);
         }
+        self.add_figures(&mut batch, now.mono);
         if batch.is_empty() {
             return None;
         }
@@ -77,19 +80,18 @@ impl Machine {
         let due = self.timers.is_due(WakeReason::LeaseExpiry, now) || self.reaper.all;
         let due = due && self.reaper.floor <= now || self.reaper.after.is_some();
         if due && self.clock.may_reap() {
-            batch.reap = Some(Reap {
-                limit,
-                after: self.reaper.after,
-                all: self.reaper.all,
-                expected: self.clock.expected(now),
-                trusted_since: self.clock.trusted_since(),
-            });
+            batch.reap = Some(Reap { limit, after: self.reaper.after, all: self.reaper.all });
+            batch.dead.clone_from(&self.reaper.dead);
         }
         if self.timers.is_due(WakeReason::JobDue, now) {
             batch.promote = Some(limit);
         }
         if self.timers.is_due(WakeReason::Purge, now) {
             batch.purge = Some(Purge { retention: self.retention, limit });
+            if self.queue_sweeper.due <= now {
+                let after = self.queue_sweeper.after.clone();
+                batch.queue_sweep = Some(QueueSweep { after, limit });
+            }
         }
     }
 
@@ -99,6 +101,7 @@ impl Machine {
             return None;
         }
         self.timers.set(WakeReason::ChangeCheck, self.change_check.map(|every| now.plus(every)));
+        self.checked_at = Some(now);
         self.call = Some(Call::News);
         Some(StoreCall::News(self.runs.running().collect()))
     }
@@ -116,9 +119,11 @@ fn may_bring_ready_jobs(batch: &Batch) -> usize {
         | Admin::Delete(_)
         | Admin::DiscardDead { .. }
         | Admin::Pause(_)
+        | Admin::DeleteQueue(_)
         | Admin::SetSetting(..)
         | Admin::SeeWorker(_)
         | Admin::RemoveWorker(_)
+        | Admin::EndWorker(_)
         | Admin::StopWorker(_)
         | Admin::LookAtWorker(_) => 0,
     });

@@ -1,10 +1,11 @@
 //! The guard against a stepped wall clock.
 //!
 //! Stored instants are wall time, timers are monotonic. When the two disagree on how long ago the
-//! last commit was, somebody has set the wall clock: leases given before that count their length
+//! last commit was, the wall clock was set: leases given before that count their length
 //! again from there, so that no healthy job is reaped for it.
 
 use crate::limits::CLOCK_STEP;
+use crate::store::ClockView;
 use crate::{Mono, Now, Wall};
 
 /// Compares the store's wall clock with the monotonic clock, commit by commit.
@@ -21,13 +22,13 @@ pub(super) struct ClockGuard {
 
 impl ClockGuard {
     /// What the store's clock should read now.
-    pub(super) fn expected(&self, mono: Mono) -> Option<Wall> {
+    fn expected(&self, mono: Mono) -> Option<Wall> {
         self.anchor.map(|anchor| anchor.wall.plus(mono.since(anchor.mono)))
     }
 
-    /// The instant from which the clock is trusted, if it was stepped.
-    pub(super) fn trusted_since(&self) -> Option<Wall> {
-        self.trusted_since
+    /// What a batch made now is told of the store's clock.
+    pub(super) fn view(&self, mono: Mono) -> ClockView {
+        ClockView { expected: self.expected(mono), trusted_since: self.trusted_since }
     }
 
     /// Whether a batch made now may reap: not between a step that this process has seen and the

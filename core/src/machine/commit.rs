@@ -1,8 +1,8 @@
 //! What became of a call of the store: answers go out only from here, after the commit.
 //!
-//! A commit is committed, not committed, or unknown. Committed: everybody is answered and claimed
+//! A commit is committed, not committed, or unknown. Committed: requests are answered and claimed
 //! jobs run. Not committed: the batch is taken apart and its commands wait again, for claims and
-//! sweeps are made afresh. Unknown: nobody is answered until the store has been looked at.
+//! sweeps are made afresh. Unknown: no request is answered until the store was asked.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,8 +13,12 @@ use super::demand::Claimant;
 use super::input::{Effect, Phase, WakeReason};
 use super::pending::Entry;
 use super::{Machine, Now};
-use crate::store::{Batch, CommitError, News, Next, Outcomes, Reaped, StoreError};
-use crate::{BatchId, LeaseToken, Millis, Mono, RequestId, StateName};
+use crate::store::{
+    Admin, Batch, Change, CommitError, News, Next, Outcomes, Reaped, SlotFigures, StoreError,
+};
+use crate::{
+    BatchId, Figures, LeaseToken, Millis, Mono, Queue, QueueName, RequestId, StateName, Wall,
+};
 
 /// A call of the store that is under way.
 #[derive(Debug)]
@@ -53,7 +57,7 @@ impl InFlight {
         }
     }
 
-    /// Everybody who waits for an answer out of this batch.
+    /// The requests that wait for an answer of this batch.
     pub(super) fn requests(&self) -> Vec<RequestId> {
         let entries = self.settles.iter().chain(&self.heartbeats).chain(&self.admin);
         let commands = entries.chain(&self.enqueues).filter_map(|entry| entry.origin.request());
@@ -68,10 +72,10 @@ impl InFlight {
 /// A batch of which it is not known whether it was committed.
 #[derive(Debug)]
 pub(super) enum UnknownCommit {
-    /// Nobody was answered yet.
+    /// No request was answered yet.
     Open(Box<Open>),
-    /// Everybody was told that it is not known. If it was committed, these leases are nobody's.
-    Closed { batch: BatchId, leases: Vec<LeaseToken> },
+    /// All requests were refused as unknown. If it was committed, its leases have no holder.
+    Closed(Box<Closed>),
 }
 
 /// A batch in doubt, with all that is needed to go on once it is cleared up.
@@ -82,11 +86,29 @@ pub(super) struct Open {
     pub(super) outcomes: Outcomes,
 }
 
+/// A batch in doubt whose requests are answered.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) batch: BatchId,
+    /// What it claimed.
+    pub(super) leases: Vec<LeaseToken>,
+    /// The figures that it was to write.
+    pub(super) written: Vec<SlotFigures>,
+    /// When it was applied, by the store's clock.
+    pub(super) at: Wall,
+    /// What it did.
+    pub(super) did: Vec<(QueueName, Box<Figures>)>,
+    /// The jobs it changed.
+    pub(super) changes: Vec<Change>,
+    /// The queues that operators changed by it.
+    pub(super) queues: Vec<Queue>,
+}
+
 impl UnknownCommit {
     pub(super) fn batch_id(&self) -> BatchId {
         match self {
             Self::Open(open) => open.batch.id,
-            Self::Closed { batch, .. } => *batch,
+            Self::Closed(closed) => closed.batch,
         }
     }
 }
@@ -94,7 +116,7 @@ impl UnknownCommit {
 /// The pause between two passes of the reaper, or of the purge, over what they could not take yet.
 const SWEEP_PAUSE: Millis = Millis::seconds(1);
 /// The longest pause between two purges.
-const HOUSEKEEPING: Millis = Millis::minutes(10);
+pub(super) const HOUSEKEEPING: Millis = Millis::minutes(10);
 
 impl Machine {
     /// What became of [`StoreCall::Commit`](super::StoreCall::Commit); the batch comes back.
@@ -153,9 +175,7 @@ impl Machine {
         self.call = None;
         match result {
             Ok(committed) => self.resolve(now, committed),
-            Err(StoreError::Busy(cause)) => {
-                self.store_health.ask_again(cause, now.mono, &mut self.timers);
-            }
+            Err(StoreError::Busy(cause)) => self.still_unknown(now, cause),
             Err(StoreError::Fatal(cause)) => {
                 self.store_health.break_while_unknown(cause, now.mono, &mut self.timers);
             }
@@ -229,19 +249,21 @@ impl Machine {
         now: Now,
         batch: &Batch,
         in_flight: InFlight,
-        out: Outcomes,
+        mut out: Outcomes,
     ) {
         self.store_health.works(&mut self.timers);
         self.stats.commits += 1;
         self.stats.commands += batch.len() as u64;
         let stepped = self.clock.observe(out.now, in_flight.started, now.mono);
         self.plan(now, batch, &out);
+        self.figures_written(now.mono, batch);
+        self.note_figures(now.mono, out.now, mem::take(&mut out.figures));
         if let Some(stepped) = stepped {
             self.stats.clock_steps += 1;
             // A pass that is under way starts again: it has to look at all leases.
             self.reaper.after = None;
             self.reaper.all |= stepped == Stepped::Back;
-            // What was known to come next was told by the clock as it was.
+            // The horizon was computed by the clock as it was.
             self.sweep_now();
         }
         let InFlight {
@@ -256,6 +278,11 @@ impl Machine {
         } = in_flight;
         self.answer_settles(&batch.settles, &settles, out.settles);
         self.answer_heartbeats(batch, started, &heartbeats, &local_heartbeats, out.heartbeats);
+        for (command, answer) in batch.admin.iter().zip(&out.admin) {
+            if let (Admin::EndWorker(worker), Ok(_)) = (command, answer) {
+                self.end_worker(worker);
+            }
+        }
         let queues = self.answer_admin(now, &admin, out.admin);
         self.answer_enqueues(&enqueues, out.enqueues);
         let local_claimed = claims.iter().any(|claimant| matches!(claimant, Claimant::Local));
@@ -278,7 +305,7 @@ impl Machine {
         }
     }
 
-    /// Plans the timers anew from what the store has said.
+    /// Sets the timers from the horizon of the store.
     fn plan(&mut self, now: Now, batch: &Batch, out: &Outcomes) {
         let pause = now.mono.plus(SWEEP_PAUSE);
         let due = self.next(out.next_due, self.timers.get(WakeReason::JobDue));
@@ -305,6 +332,9 @@ impl Machine {
                     // What another process held is looked at in the next pass.
                     let again = mem::take(&mut self.reaper.skipped);
                     self.reaper.all &= !all || again;
+                    if all && !again {
+                        self.reaper.dead.clear();
+                    }
                     // Leases that are held after a clock step are due, but cannot be taken back.
                     self.reaper.floor = if overdue || again { pause } else { now.mono };
                     expiry = expiry.into_iter().chain(again.then_some(pause)).min();
@@ -325,6 +355,16 @@ impl Machine {
         }
     }
 
+    /// When to look for queues that hold nothing; returns whether a pass is under way.
+    fn plan_queue_sweep(&mut self, now: Now, out: &Outcomes) -> bool {
+        if let Some(swept) = &out.queues_swept {
+            self.queue_sweeper.after.clone_from(&swept.next);
+            let pause = if swept.next.is_some() { Millis::ZERO } else { HOUSEKEEPING };
+            self.queue_sweeper.due = now.mono.plus(pause);
+        }
+        self.queue_sweeper.after.is_some()
+    }
+
     /// When to purge next: when something is past its age, and now and then in any case, for what
     /// other processes have finished or left behind.
     fn plan_purge(&mut self, now: Now, out: &Outcomes) {
@@ -333,7 +373,8 @@ impl Machine {
             let housekeeping = now.mono.plus(HOUSEKEEPING);
             let next = purged.next.and_then(|at| self.clock.mono(at));
             let next = next.map_or(housekeeping, |at| at.clamp(pause, housekeeping));
-            let next = if purged.more { now.mono } else { next };
+            let more = purged.more || self.plan_queue_sweep(now, out);
+            let next = if more { now.mono } else { next };
             self.timers.set(WakeReason::Purge, Some(next));
         }
         let finished = out.changes.iter().filter_map(|change| match change.to? {

@@ -1,9 +1,9 @@
-//! What a machine is told once, when it is made.
+//! The configuration of a machine.
 
 use crate::store::{Retention, Worker};
 use crate::{Millis, Policy, ProcessId, limits};
 
-/// What a machine is told when it is made.
+/// Set once, when the machine is constructed; some of it can be changed by inputs later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Unique per boot.
@@ -20,7 +20,11 @@ pub struct Config {
     pub presence: Option<Millis>,
     /// How often to look whether other processes have written; never if not set.
     pub change_check: Option<Millis>,
-    /// How long stopped runs have to end after the hard deadline.
+    /// How long before the deadline of a shutdown what still runs is told to stop; at once if the
+    /// deadline is closer.
+    pub stop_grace: Millis,
+    /// How long after the deadline, or after [`Input::Force`](super::Input::Force), the ends of
+    /// stopped runs may take to be recorded.
     pub force_grace: Millis,
     /// What may pile up.
     pub limits: Limits,
@@ -36,6 +40,7 @@ impl Config {
             retention: Retention::default(),
             presence: None,
             change_check: None,
+            stop_grace: Millis::ZERO,
             force_grace: Millis::new(500),
             limits: Limits::default(),
         }
@@ -55,7 +60,7 @@ pub struct Limits {
     pub batch: usize,
     /// Rows that one reaping, one promotion or one purge touches.
     pub page: usize,
-    /// How often a request is tried when the store refuses, before its caller is told.
+    /// Number of commits that a request is tried in before it is refused.
     pub tries: u32,
 }
 

@@ -15,7 +15,7 @@ use crate::{Demand, Kind, LeaseLength, Millis, Mono, QueueName, RequestId, When,
 pub(super) enum Readiness {
     /// Nothing.
     None,
-    /// At most so many jobs.
+    /// Maximum number of jobs.
     UpTo(usize),
     /// Any number.
     All,
@@ -41,7 +41,7 @@ impl Readiness {
     }
 }
 
-/// The demand of this process's slots and of everybody who polls here.
+/// The demand of this process's slots and of the polls that wait here.
 #[derive(Debug)]
 pub(super) struct Demands {
     local: Demand,
@@ -180,7 +180,7 @@ impl Demands {
         group.waiting.insert(turn, waiter);
     }
 
-    /// Forgets a poll; says whether there was one.
+    /// Removes a poll; returns whether there was one.
     pub(super) fn forget(&mut self, request: RequestId) -> bool {
         match self.requests.get_mut(&request) {
             None => false,
@@ -213,14 +213,14 @@ impl Demands {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// A poll that has waited long enough; it is forgotten.
+    /// Removes and returns a poll that has waited long enough.
     pub(super) fn pop_overdue(&mut self, now: Mono) -> Option<RequestId> {
         let (_, request) = self.deadlines.first().copied().filter(|(at, _)| *at <= now)?;
         self.forget(request);
         Some(request)
     }
 
-    /// Forgets all that wait, and says who.
+    /// Removes all waiting polls, and returns them.
     pub(super) fn dismiss(&mut self) -> Vec<RequestId> {
         let waiting: Vec<RequestId> = self.deadlines.iter().map(|(_, request)| *request).collect();
         for request in &waiting {
@@ -231,12 +231,12 @@ impl Demands {
 
     // What may have come.
 
-    /// Anything may have come for everybody.
+    /// Any number of jobs may have become ready, for any demand.
     pub(super) fn note_ready_all(&mut self) {
         self.note_ready(usize::MAX);
     }
 
-    /// At most so many jobs may have come, for anybody.
+    /// At most this many jobs may have become ready, for any demand.
     pub(super) fn note_ready(&mut self, jobs: usize) {
         self.local_readiness.add(jobs);
         for group in self.groups.values_mut() {
@@ -310,7 +310,7 @@ impl Demands {
 
     // Claims.
 
-    /// Adds claims to a batch for everybody for whom something may have come.
+    /// Adds claims to a batch for every demand for which jobs may be ready.
     pub(super) fn claim(
         &mut self,
         batch: &mut Batch,

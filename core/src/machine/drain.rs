@@ -1,8 +1,8 @@
 //! Shutdown as phases of the machine: running, draining, forcing, stopped.
 //!
-//! Draining admits and starts nothing; reports and heartbeats go on. At the deadline, what still
-//! runs is told to stop, and is given back once it has. A run that does not end even then is left:
-//! giving back what still runs would let it run twice at once.
+//! Draining admits and starts nothing; reports and heartbeats go on. One grace before the deadline,
+//! what still runs is told to stop, and is given back once it has. A run that has not ended shortly
+//! after the deadline is left: giving back what still runs would let it run twice at once.
 
 use alloc::vec::Vec;
 
@@ -10,20 +10,24 @@ use super::commit::Call;
 use super::input::{Answer, Phase, Refused, ShutdownReport, StopReason, WakeReason};
 use super::{Machine, Now};
 use crate::store::Cause;
-use crate::{LeaseToken, Millis, Verdict};
+use crate::{LeaseToken, Millis, Mono, Verdict};
 
 /// How far the shutdown has come, and what it has met.
 #[derive(Debug)]
 pub(super) struct Drain {
     phase: Phase,
+    stop_grace: Millis,
     force_grace: Millis,
+    /// When the drain ends, whatever still runs.
+    deadline: Mono,
     report: ShutdownReport,
 }
 
 impl Drain {
-    pub(super) fn new(force_grace: Millis) -> Self {
+    pub(super) fn new(stop_grace: Millis, force_grace: Millis) -> Self {
         let report = ShutdownReport::default();
-        Self { phase: Phase::Running, force_grace, report }
+        let (phase, deadline) = (Phase::Running, Mono::default());
+        Self { phase, stop_grace, force_grace, deadline, report }
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -58,7 +62,10 @@ impl Machine {
             return;
         }
         self.drain.phase = Phase::Draining;
-        self.timers.set(WakeReason::DrainDeadline, Some(now.mono.plus(deadline)));
+        self.drain.deadline = now.mono.plus(deadline);
+        let stop_after = deadline.get().saturating_sub(self.drain.stop_grace.get());
+        self.timers.set(WakeReason::DrainDeadline, Some(now.mono.plus(Millis::new(stop_after))));
+        self.say_draining();
         self.dismiss_polls();
     }
 
@@ -75,7 +82,10 @@ impl Machine {
                 self.drain(now, Millis::ZERO);
                 self.begin_forcing(now);
             }
-            Phase::Draining => self.begin_forcing(now),
+            Phase::Draining => {
+                self.drain.deadline = now.mono;
+                self.begin_forcing(now);
+            }
             Phase::Forcing => self.end_forcing(),
             Phase::Stopped => self.stats.ignored += 1,
         }
@@ -93,7 +103,7 @@ impl Machine {
     fn begin_forcing(&mut self, now: Now) {
         self.drain.phase = Phase::Forcing;
         self.drain.report.forced = true;
-        let deadline = now.mono.plus(self.drain.force_grace);
+        let deadline = self.drain.deadline.max(now.mono).plus(self.drain.force_grace);
         self.timers.set(WakeReason::ForceDeadline, Some(deadline));
         let tokens: Vec<LeaseToken> = self.runs.tokens().collect();
         for token in tokens {
@@ -126,7 +136,9 @@ impl Machine {
         if !ending || !idle || !decided {
             return;
         }
-        if self.store_health.is_ready() && self.say_farewell() {
+        // The last figures go with the farewell, if there is one.
+        let more = self.store_health.is_ready() && (self.say_farewell() | self.flush_figures());
+        if more {
             return;
         }
         self.stop_here();

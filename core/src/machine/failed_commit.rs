@@ -1,14 +1,16 @@
 //! After a commit that failed: commands wait again, doubts are cleared up, or everything stops.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem;
 
-use super::commit::{InFlight, Open, UnknownCommit};
+use super::commit::{Closed, InFlight, Open, UnknownCommit};
 use super::demand::Claimant;
-use super::input::{Phase, Refused, StopReason};
+use super::input::{Effect, Phase, Refused, StopReason};
 use super::pending::Entry;
 use super::{Machine, Now};
-use crate::store::{Batch, Cause, Outcomes};
-use crate::{LeaseToken, RequestId};
+use crate::store::{AdminDone, Batch, Cause, Outcomes};
+use crate::{LeaseToken, RequestId, StateName};
 
 /// What a client asked for, by how much space it may need.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +54,7 @@ impl Machine {
         }
     }
 
-    /// Takes a batch apart. `refuse` says whether a client is told no, and how: given what it asked
+    /// Takes a batch apart. `refuse` says whether a client is refused, and how: given what it asked
     /// for, and whether that was tried often enough.
     fn take_apart(
         &mut self,
@@ -70,7 +72,7 @@ impl Machine {
             told.extend(refused.map(|refused| (request, refused)));
             gives_up
         };
-        let Batch { settles, mut heartbeats, admin, enqueues, claims, .. } = batch;
+        let Batch { settles, mut heartbeats, admin, enqueues, claims, figures, .. } = batch;
         heartbeats.truncate(heartbeats.len() - in_flight.local_heartbeats.len());
         let pending = &mut self.pending;
         pending.settles.restore(&in_flight.settles, settles, |entry| give_up(entry, Need::Report));
@@ -82,6 +84,7 @@ impl Machine {
         for (request, refused) in told {
             self.refuse(request, refused);
         }
+        self.restore_figures(now.mono, &figures);
         for token in in_flight.local_heartbeats {
             self.runs.heartbeat_failed(token, now.mono);
         }
@@ -112,12 +115,20 @@ impl Machine {
                 self.restore(now, batch, in_flight, &cause);
                 self.store_health.fail(cause, now.mono, &mut self.timers);
             }
-            Some(UnknownCommit::Closed { leases, .. }) if committed => self.give_back(leases),
-            Some(UnknownCommit::Closed { .. }) | None => {}
+            Some(UnknownCommit::Closed(closed)) => {
+                self.store_health.works(&mut self.timers);
+                if committed {
+                    self.closed_was_committed(now, *closed);
+                } else {
+                    self.restore_figures(now.mono, &closed.written);
+                }
+                self.note_ready_all();
+            }
+            None => {}
         }
     }
 
-    /// The store is unusable until it is opened anew. Nobody is told that anything was stored.
+    /// The store is unusable until it is reopened. Nothing is acknowledged as stored.
     pub(super) fn break_down(
         &mut self,
         now: Now,
@@ -126,22 +137,66 @@ impl Machine {
         cause: &Cause,
         outcomes: Option<Outcomes>,
     ) {
-        let id = batch.id;
-        let doubt = outcomes.map(|outcomes| {
-            let claimed = outcomes.claims.iter().flat_map(|claimed| &claimed.jobs);
-            let leases = claimed.map(|leased| leased.job.token()).collect();
-            UnknownCommit::Closed { batch: id, leases }
-        });
-        let unknown = doubt.is_some();
-        self.take_apart(now, batch, in_flight, |_, _| {
-            let cause = cause.clone();
-            Some(if unknown { Refused::Unknown(cause) } else { Refused::Unavailable(cause) })
-        });
+        let doubt = if let Some(outcomes) = outcomes {
+            Some(self.close(now, Open { batch, in_flight, outcomes }, cause))
+        } else {
+            let refused = Refused::Unavailable(cause.clone());
+            self.take_apart(now, batch, in_flight, |_, _| Some(refused.clone()));
+            None
+        };
         self.refuse_waiting(cause);
         self.store_health.break_down(doubt, cause.clone(), now.mono, &mut self.timers);
     }
 
-    /// Tells those whose batch is in doubt that nobody will find out for them.
+    /// The store cannot say whether the batch in doubt was committed. After some tries nobody waits
+    /// for it any longer: its requests are refused as unknown, and those behind it as unavailable.
+    pub(super) fn still_unknown(&mut self, now: Now, cause: Cause) {
+        if self.store_health.failures() + 1 >= self.limits.tries {
+            let doubt = match self.store_health.take_unknown() {
+                Some(UnknownCommit::Open(open)) => Some(self.close(now, *open, &cause)),
+                other => other,
+            };
+            self.store_health.keep_unknown(doubt);
+            self.refuse_waiting(&cause);
+        }
+        self.store_health.ask_again(cause, now.mono, &mut self.timers);
+    }
+
+    /// A batch was committed whose requests are answered: what else follows from it.
+    fn closed_was_committed(&mut self, now: Now, closed: Closed) {
+        let Closed { leases, at, did, changes, queues, .. } = closed;
+        self.note_figures(now.mono, at, did);
+        self.give_back(leases);
+        for change in changes.iter().filter(|change| change.to == Some(StateName::Cancelled)) {
+            if let Some(token) = self.runs.token_of(change.id) {
+                self.stop(token, StopReason::Cancelled, now.mono);
+            }
+        }
+        if !changes.is_empty() || !queues.is_empty() {
+            self.effects.push_back(Effect::Changed { jobs: changes, queues });
+        }
+    }
+
+    /// Refuses the requests of a batch in doubt as unknown.
+    fn close(&mut self, now: Now, open: Open, cause: &Cause) -> UnknownCommit {
+        let Open { mut batch, in_flight, outcomes } = open;
+        let claimed = outcomes.claims.iter().flat_map(|claimed| &claimed.jobs);
+        let leases = claimed.map(|leased| leased.job.token()).collect();
+        // Until it is known whether they were written, they are neither here nor there.
+        let written = mem::take(&mut batch.figures);
+        let queues = outcomes.admin.iter().filter_map(|done| match done {
+            Ok(AdminDone::Queue(queue)) => Some(queue.clone()),
+            _ => None,
+        });
+        let queues = queues.collect();
+        let Outcomes { now: at, figures: did, changes, .. } = outcomes;
+        let closed = Closed { batch: batch.id, leases, written, at, did, changes, queues };
+        let refused = Refused::Unknown(cause.clone());
+        self.take_apart(now, batch, in_flight, |_, _| Some(refused.clone()));
+        UnknownCommit::Closed(Box::new(closed))
+    }
+
+    /// Refuses the requests of an unknown commit as unknown, since it will not be resolved.
     pub(super) fn refuse_unknown(&mut self, cause: &Cause) {
         if let Some(UnknownCommit::Open(open)) = self.store_health.take_unknown() {
             for request in open.in_flight.requests() {
@@ -156,7 +211,7 @@ impl Machine {
         }
     }
 
-    /// The store is lost for good: everybody is told, and everything stops.
+    /// The store is lost: refuses all requests and stops all runs.
     pub(super) fn lose(&mut self, now: Now, cause: &Cause) {
         self.refuse_unknown(cause);
         self.store_health.lose(cause.clone());

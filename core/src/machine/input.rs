@@ -1,4 +1,4 @@
-//! What goes into the machine and what comes out: plain data, comparable, without behaviour.
+//! The inputs and outputs of the machine: plain, comparable data without behaviour.
 
 use alloc::vec::Vec;
 
@@ -13,15 +13,15 @@ use crate::{
     Queue, Receipt, RequestId, StateName, Verdict,
 };
 
-/// Something that happened outside.
+/// An event outside of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// Somebody asks for something; a [`Effect::Reply`] with this id answers it, once.
+    /// A request. Exactly one [`Effect::Reply`] with this id answers it.
     Request(RequestId, Request),
-    /// Whoever made this request is gone. A waiting poll is forgotten; what it had already
-    /// claimed is given back.
+    /// The caller of this request is gone. A waiting poll is dropped; jobs already claimed for it
+    /// are given back.
     Gone(RequestId),
-    /// These jobs were handed out in a reply that could not be delivered: give them back.
+    /// The reply with these jobs could not be delivered: give them back.
     Undelivered(Vec<LeaseToken>),
     /// The handler of a local run has returned. Its slot is free.
     Report {
@@ -30,41 +30,46 @@ pub enum Input {
         /// What it says.
         verdict: Verdict,
     },
-    /// A local run was stopped, as [`Effect::Stop`] asked, without a verdict. Its slot is free.
+    /// A local run was stopped without a verdict. Its slot is free.
     Stopped {
         /// Whose lease.
         token: LeaseToken,
+        /// Why: as [`Effect::Stop`] asked; or because [`Effect::Run`] or [`Effect::Extended`] said
+        /// when; `None` if it never began, or its driver cannot run anything any more.
+        reason: Option<StopReason>,
     },
-    /// The handler of a local run has something to say while it runs.
+    /// The handler of a local run reports progress. Dropped if too many wait for a commit.
     Progress {
         /// Whose lease.
         token: LeaseToken,
         /// How far it is.
         progress: Payload,
     },
-    /// Another process may have written to the store: a hint, never needed for correctness.
+    /// Another process may have written to the store: a hint to check for changes now, never needed
+    /// for correctness.
     Changed,
-    /// Run so many local jobs at once from now on. Nothing that runs is stopped: where more run,
-    /// nothing is claimed until enough have ended.
+    /// Changes the number of local jobs that run at the same time. Running jobs are not stopped: if
+    /// there are more, none is claimed until enough have ended.
     Slots(usize),
-    /// Note this worker, and remote ones that poll here, as alive this often from now on. If never,
-    /// its row is removed.
+    /// Changes the period with which this worker, and remote ones that poll here, are updated in
+    /// the store. With `None` the row of this worker is removed.
     Presence(Option<Millis>),
     /// Use these defaults from now on.
     Policy(Policy),
-    /// Keep finished jobs so long from now on.
+    /// Changes how long finished jobs are kept.
     Retention(crate::store::Retention),
-    /// Stop in an orderly way: admit nothing, start nothing, let what runs finish until the
-    /// deadline, then force it.
+    /// Stop in an orderly way: admit nothing, start nothing, let what runs finish. What has not
+    /// ended by itself is told to stop [`Config::stop_grace`](super::Config::stop_grace) before the
+    /// deadline, and ended at it.
     Drain {
-        /// How long to wait for what runs.
+        /// How long what runs may go on, at the longest.
         deadline: Millis,
     },
-    /// Stop what runs now. A second time: stop at once.
+    /// Stop running jobs now. The second time, do not wait for their handlers either.
     Force,
 }
 
-/// What somebody asks for.
+/// A request of a client, a remote worker or an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Enqueue a job.
@@ -83,44 +88,58 @@ pub enum Request {
     Poll(Poll),
 }
 
-/// A remote worker asks for jobs, and waits for them.
+/// A request for jobs by a remote worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Poll {
-    /// Who, what it would run, and how many at most.
+    /// The worker; its slots are the maximum number of jobs.
     pub worker: Worker,
-    /// For how long it waits if there is nothing.
+    /// How long to wait if no job is ready.
     pub wait: Millis,
-    /// The length of the leases, if not each job's own visibility timeout.
+    /// The length of the leases; `None` for each job's visibility timeout.
     pub length: Option<LeaseLength>,
 }
 
-/// What the driver is to do.
+/// What the driver has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Answer a request.
     Reply {
-        /// Which.
+        /// The id that the driver gave the request.
         request: RequestId,
-        /// With what.
+        /// The answer that fits the kind of the request, or a refusal.
         answer: Answer,
     },
-    /// Run this job on a free slot; then send [`Input::Report`] or [`Input::Stopped`].
-    Run(Run),
-    /// Stop this run: tell its handler, then end it; then send [`Input::Stopped`], or
-    /// [`Input::Report`] if it finished first. A run whose end was sent already may be asked to
-    /// stop once more, because time passes before an end is heard; then there is nothing to do.
+    /// Run a job on a free slot; then send [`Input::Report`] or [`Input::Stopped`].
+    Run {
+        /// The job.
+        run: Run,
+        /// When the run must be stopped, because its lease is about to end, unless
+        /// [`Effect::Extended`] names a later instant before. The machine says so itself; a driver
+        /// whose calls of the store may block has to watch the clock beside them.
+        stop_at: Mono,
+    },
+    /// The lease of a local run was extended.
+    Extended {
+        /// Whose lease.
+        token: LeaseToken,
+        /// When the run must be stopped now, unless its lease is extended again.
+        stop_at: Mono,
+    },
+    /// Stop this run: signal its handler, then drop it; then send [`Input::Stopped`], or
+    /// [`Input::Report`] if it finished first. A run whose end was sent may be stopped once more,
+    /// because the machine checks its timers before it handles an input; ignore that.
     Stop {
         /// Whose lease.
         token: LeaseToken,
         /// Why.
         reason: StopReason,
     },
-    /// Somebody asks this process's own worker to stop: said once. Nothing happens by itself; an
-    /// orderly end is [`Input::Drain`].
+    /// An operator asked this process's worker to stop; sent once. The driver should send
+    /// [`Input::Drain`].
     StopAsked,
-    /// Jobs and queues have changed, in this order: for those who watch.
+    /// Committed changes of jobs and queues, in order, for watchers.
     Changed {
-        /// Jobs that came, changed their state, or went.
+        /// Jobs that were enqueued, changed their state, or were removed.
         jobs: Vec<Change>,
         /// Queues whose settings changed.
         queues: Vec<Queue>,
@@ -139,7 +158,7 @@ pub struct Run {
 /// Why a run is to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopReason {
-    /// Somebody cancelled the job.
+    /// The job was cancelled.
     Cancelled,
     /// The lease is lost, or is about to be: heartbeats were refused, or could not be written.
     LeaseLost,
@@ -170,7 +189,7 @@ pub enum Answer {
     Refused(Refused),
 }
 
-/// Why a request was not taken.
+/// Why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refused {
     /// This process shuts down.
@@ -179,7 +198,7 @@ pub enum Refused {
     /// A limit is reached.
     #[error("{what} wait already, {limit} at most; try again shortly")]
     Overloaded {
-        /// What there is too much of.
+        /// What is limited, for the message.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -227,9 +246,9 @@ pub enum StoreCall {
 /// When the machine next wants to be called, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wakeup {
-    /// When.
+    /// The earliest instant of all timers.
     pub at: Mono,
-    /// Why.
+    /// The timer that is due then.
     pub reason: WakeReason,
 }
 
@@ -242,31 +261,33 @@ pub enum WakeReason {
     LeaseExpiry,
     /// A local run needs a heartbeat.
     Heartbeat,
-    /// A local run could not be heard of in time: it is to stop before its lease ends.
+    /// The lease of a local run could not be extended: it has to stop before the lease ends.
     LeaseEnd,
     /// A local run exceeds its timeout.
     JobTimeout,
     /// A poll has waited long enough.
     PollTimeout,
-    /// The store is to be tried again.
+    /// A failed call of the store is due for a retry.
     StoreRetry,
     /// Other processes may have written.
     ChangeCheck,
-    /// This worker is to be seen again.
+    /// `last_seen` of this worker is due for an update.
     Presence,
     /// Finished jobs are past their age.
     Purge,
-    /// The wall clock is to be looked at: it may have been set.
+    /// Figures of what this process did are to be written.
+    Figures,
+    /// The wall clock is due for a check for steps.
     ClockCheck,
-    /// What runs has had its time.
+    /// The drain deadline has passed.
     DrainDeadline,
-    /// What was stopped has had its time.
+    /// The grace after the drain deadline has passed.
     ForceDeadline,
 }
 
 impl WakeReason {
     /// Every reason, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::JobDue,
         Self::LeaseExpiry,
         Self::Heartbeat,
@@ -277,16 +298,17 @@ impl WakeReason {
         Self::ChangeCheck,
         Self::Presence,
         Self::Purge,
+        Self::Figures,
         Self::ClockCheck,
         Self::DrainDeadline,
         Self::ForceDeadline,
     ];
 }
 
-/// How far the shutdown has come.
+/// The phase of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Not at all.
+    /// No shutdown has begun.
     Running,
     /// Nothing is admitted or started; what runs may finish.
     Draining,
@@ -296,14 +318,14 @@ pub enum Phase {
     Stopped,
 }
 
-/// How the store is doing.
+/// The state of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// Well.
     Good,
     /// The last commit failed; it is tried again.
     Retrying(Cause),
-    /// It failed and is opened anew; nothing is acknowledged until that has worked.
+    /// It failed and is being reopened; nothing is acknowledged until that succeeds.
     Reopening(Cause),
     /// It is lost for good.
     Lost(Cause),

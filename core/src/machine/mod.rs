@@ -10,6 +10,7 @@ mod config;
 mod demand;
 mod drain;
 mod failed_commit;
+mod figures;
 mod input;
 mod pending;
 mod presence;
@@ -22,9 +23,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use self::clock::ClockGuard;
-use self::commit::Call;
+use self::commit::{Call, HOUSEKEEPING};
 use self::demand::Demands;
 use self::drain::Drain;
+use self::figures::Unwritten;
 use self::pending::{Origin, Pending};
 use self::presence::Presence;
 use self::runs::{Ended, Runs};
@@ -33,8 +35,8 @@ use self::timers::Timers;
 use crate::limits::{JOBS_PER_REQUEST, PAGE_ROWS, SLOTS};
 use crate::store::{Cursor, Heartbeat, LostLease, Retention, Settle, Worker};
 use crate::{
-    Demand, Failure, FailureKind, LeaseToken, Millis, Mono, NewJob, Now, Policy, RequestId,
-    StateName, Verdict,
+    Demand, LeaseToken, Millis, Mono, NewJob, Now, Policy, QueueName, RequestId, StateName,
+    Verdict, WorkerId,
 };
 
 pub use config::{Config, Limits};
@@ -86,7 +88,7 @@ pub use stats::Stats;
 /// }
 /// while let Some(effect) = machine.poll_effect() {
 ///     // The job was stored and claimed by one commit: first the reply, then the run.
-///     assert!(matches!(effect, Effect::Reply { .. } | Effect::Run(_) | Effect::Changed { .. }));
+///     assert!(!matches!(effect, Effect::Stop { .. } | Effect::StopAsked));
 /// }
 /// # }
 /// ```
@@ -98,6 +100,8 @@ pub struct Machine {
     retention: Retention,
     presence: Presence,
     change_check: Option<Millis>,
+    /// When the store was last asked for news.
+    checked_at: Option<Mono>,
     process: crate::ProcessId,
     next_seq: u64,
 
@@ -112,6 +116,8 @@ pub struct Machine {
     clock: ClockGuard,
     timers: Timers,
     reaper: Reaper,
+    queue_sweeper: QueueSweeper,
+    figures: Unwritten,
     effects: VecDeque<Effect>,
     stats: Stats,
 }
@@ -125,8 +131,19 @@ struct Reaper {
     all: bool,
     /// Whether the pass that looks at all of them has left some out, which another process held.
     skipped: bool,
+    /// Workers known to be dead, whose leases the pass over all leases takes back.
+    dead: Vec<WorkerId>,
     /// It has nothing to do before this.
     floor: Mono,
+}
+
+/// Looks for queues that hold nothing, in pages, beside the purge.
+#[derive(Debug)]
+struct QueueSweeper {
+    /// Where it goes on, in the middle of a pass.
+    after: Option<QueueName>,
+    /// It has nothing to do before this.
+    due: Mono,
 }
 
 impl Machine {
@@ -145,6 +162,7 @@ impl Machine {
             retention: config.retention,
             presence: Presence::new(config.presence),
             change_check: config.change_check,
+            checked_at: None,
             process: config.process,
             next_seq: 1,
             pending: Pending::default(),
@@ -154,10 +172,18 @@ impl Machine {
             call: None,
             call_began: start,
             store_health: StoreHealth::default(),
-            drain: Drain::new(config.force_grace),
+            drain: Drain::new(config.stop_grace, config.force_grace),
             clock: ClockGuard::default(),
             timers,
-            reaper: Reaper { after: None, all: true, skipped: false, floor: start },
+            reaper: Reaper {
+                after: None,
+                all: true,
+                skipped: false,
+                dead: Vec::new(),
+                floor: start,
+            },
+            queue_sweeper: QueueSweeper { after: None, due: start.plus(HOUSEKEEPING) },
+            figures: Unwritten::default(),
             effects: VecDeque::new(),
             stats: Stats::default(),
         }
@@ -174,8 +200,8 @@ impl Machine {
                 }
             }
             Input::Undelivered(tokens) => self.give_back(tokens),
-            Input::Report { token, verdict } => self.report(token, Some(verdict)),
-            Input::Stopped { token } => self.report(token, None),
+            Input::Report { token, verdict } => self.report(token, Some(verdict), None),
+            Input::Stopped { token, reason } => self.report(token, None, reason),
             Input::Progress { token, progress } => {
                 // A handler may say more than can be written; what is too much is not kept.
                 let room = self.pending.heartbeats.len() < self.limits.waiting_reports;
@@ -186,7 +212,7 @@ impl Machine {
                     self.stats.ignored += 1;
                 }
             }
-            Input::Changed => self.others_wrote(),
+            Input::Changed => self.hinted(now.mono),
             Input::Slots(slots) => self.set_slots(now, slots),
             Input::Presence(every) => self.set_presence(now, every),
             Input::Policy(policy) => self.policy = policy,
@@ -251,7 +277,7 @@ impl Machine {
         self.runs.tokens()
     }
 
-    /// Everybody's demand: this process's slots, and those who wait for jobs.
+    /// All demands: of this process's slots, and of waiting polls.
     pub fn demands(&self) -> impl Iterator<Item = &Demand> {
         self.demands.all()
     }
@@ -278,6 +304,9 @@ impl Machine {
                 can_sweep && stored.iter().any(|reason| self.timers.get(*reason).is_some())
             }
             WakeReason::StoreRetry => idle && self.store_health.is_to_be_tried(),
+            WakeReason::Figures => {
+                idle && self.store_health.is_ready() && !self.store_health.is_full()
+            }
             WakeReason::Presence => idle && self.store_health.is_ready() && self.is_present(),
             WakeReason::DrainDeadline => self.phase() == Phase::Draining,
             WakeReason::ForceDeadline => self.phase() == Phase::Forcing,
@@ -389,19 +418,24 @@ impl Machine {
     // Local runs.
 
     /// A local run has ended: by itself with a verdict, or because it was stopped.
-    fn report(&mut self, token: LeaseToken, verdict: Option<Verdict>) {
+    fn report(&mut self, token: LeaseToken, verdict: Option<Verdict>, why: Option<StopReason>) {
         let Some(ended) = self.runs.end(token) else {
             self.stats.ignored += 1;
             return;
         };
-        let verdict = match (ended, verdict) {
-            // Nobody wants to hear of a cancelled one: its token is stale already.
-            (Ended::Told(StopReason::Cancelled), _) => return self.runs.settled(token),
+        let told = match ended {
+            Ended::ByItself => None,
+            Ended::Told(reason) => Some(reason),
+        };
+        let verdict = match (why.or(told), verdict) {
+            // The token of a cancelled run is stale already.
+            _ if told == Some(StopReason::Cancelled) => return self.runs.settled(token),
             (_, Some(verdict)) => verdict,
-            (Ended::Told(StopReason::TimedOut), None) => timed_out(),
-            (Ended::Told(StopReason::LeaseLost | StopReason::Shutdown) | Ended::ByItself, None) => {
-                Verdict::Release
-            }
+            (Some(StopReason::Cancelled), None) => return self.runs.settled(token),
+            (Some(StopReason::TimedOut), None) => runs::timed_out(),
+            (Some(StopReason::LeaseLost), None) => runs::lease_lost(),
+            // Only what this process has not run, or ends itself, is not charged.
+            (Some(StopReason::Shutdown) | None, None) => Verdict::Release,
         };
         if self.store_health.is_usable() {
             let settle = Settle { token, verdict };
@@ -412,7 +446,7 @@ impl Machine {
         }
     }
 
-    /// Gives back leases that nobody will run.
+    /// Gives back leases that will not run.
     fn give_back(&mut self, tokens: Vec<LeaseToken>) {
         let give = |token| Settle { token, verdict: Verdict::Release };
         let settles: Vec<Settle> = tokens.into_iter().map(give).collect();
@@ -434,6 +468,16 @@ impl Machine {
         self.say_now(now.mono);
     }
 
+    /// Another process may have written. Where changes are checked for, the next check comes
+    /// sooner, but not sooner than [`CHECK_GAP`] after the last one.
+    fn hinted(&mut self, now: Mono) {
+        if self.change_check.is_none() {
+            return self.others_wrote();
+        }
+        let soonest = self.checked_at.map_or(now, |at| now.max(at.plus(CHECK_GAP)));
+        self.timers.bring_forward(WakeReason::ChangeCheck, soonest);
+    }
+
     /// Another process has written: there may be jobs, and a word for this worker.
     fn others_wrote(&mut self) {
         self.presence.look();
@@ -452,6 +496,15 @@ impl Machine {
         }
     }
 
+    /// Takes back the leases of a worker that is known to be dead, with the next pass.
+    fn end_worker(&mut self, worker: &WorkerId) {
+        if !self.reaper.dead.contains(worker) {
+            self.reaper.dead.push(worker.clone());
+        }
+        (self.reaper.after, self.reaper.all) = (None, true);
+        self.sweep_now();
+    }
+
     /// Another process has taken the lease of a local run away.
     fn lost_lease(&mut self, now: Mono, lost: &LostLease) {
         let cancelled = lost.state == Some(StateName::Cancelled);
@@ -460,16 +513,14 @@ impl Machine {
     }
 }
 
+/// Time between two checks for changes at least, however many hints come: another process may
+/// commit thousands of times a second.
+const CHECK_GAP: Millis = Millis::new(5);
+
 /// The longest a machine sleeps on a stored instant before it looks at the wall clock again.
 const LONGEST_SLEEP: Millis = Millis::minutes(1);
 
 fn many(given: usize) -> Result<(), Refused> {
     let limit = JOBS_PER_REQUEST;
     if given > limit { Err(Refused::TooMany { given, limit }) } else { Ok(()) }
-}
-
-/// The verdict on a run that was stopped because it ran too long.
-fn timed_out() -> Verdict {
-    let failure = Failure::new("stopped: it ran longer than its timeout");
-    Verdict::Fail(failure.of_kind(FailureKind::TimedOut).into())
 }

@@ -84,7 +84,8 @@ impl Machine {
         let remote = &mut self.presence.remote;
         if let Some((last, known)) = remote.get(&worker.id) {
             // How many it asks for changes with every poll; that is not worth a write.
-            let pause = if known.demand == worker.demand { every } else { every.min(ANEW) };
+            let pause =
+                if known.demand == worker.demand { every } else { every.min(MIN_DEMAND_UPDATE) };
             if now.since(*last) < pause {
                 return;
             }
@@ -112,6 +113,14 @@ impl Machine {
         }
     }
 
+    /// Marks the row of the own worker, if there is one: it stops, and takes no more jobs.
+    pub(super) fn say_draining(&mut self) {
+        if self.presence.every.is_some() && !self.presence.said_farewell {
+            self.presence.asked = true;
+            self.note(Admin::StopWorker(self.worker.id.clone()));
+        }
+    }
+
     /// Removes the row of the own worker, once, at the end; says whether there is something to do.
     pub(super) fn say_farewell(&mut self) -> bool {
         let registered = self.presence.every.is_some();
@@ -128,7 +137,7 @@ impl Machine {
     }
 }
 
-/// No worker is noted more often than this by the clock.
+/// The shortest period of updates of `last_seen`.
 const OFTEN: Millis = Millis::new(100);
-/// Nor more often than this because it wants something else.
-const ANEW: Millis = Millis::seconds(1);
+/// The shortest time between two updates of a demand that changed.
+const MIN_DEMAND_UPDATE: Millis = Millis::seconds(1);

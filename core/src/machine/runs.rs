@@ -8,7 +8,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::input::{StopReason, WakeReason, Wakeup};
-use crate::{Job, LeaseToken, Millis, Mono};
+use crate::limits::STOP_GRACE;
+use crate::{Failure, FailureKind, Job, LeaseToken, Millis, Mono, Verdict};
 
 /// The runs of this process.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ struct Entry {
     heartbeat_at: Mono,
     timeout_at: Option<Mono>,
     stage: Stage,
-    /// When a run that was told to stop gets its last heartbeat; zero once it has had it.
+    /// When a stopping run gets its last heartbeat; zero once it has had it.
     heartbeats_until: Mono,
 }
 
@@ -39,13 +40,13 @@ struct Entry {
 enum Stage {
     /// Its handler runs.
     Running,
-    /// Its handler was told to stop.
+    /// Its handler has the stop signal.
     Stopping(StopReason),
-    /// Its handler has returned; the store is to be told.
+    /// Its handler has returned; its verdict waits for a commit.
     Settling,
 }
 
-/// Whether a run had been told to stop when it ended.
+/// Whether a run had the stop signal when it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     /// It had not.
@@ -60,7 +61,7 @@ impl Entry {
         self.heartbeat_at = from.plus(self.length.part(3));
     }
 
-    /// Tells it to stop. While its handler still runs, nobody else should: it keeps its lease for
+    /// Tells it to stop. While its handler still runs, no other may run: it keeps its lease for
     /// a while, unless the lease is lost already.
     fn stop(&mut self, reason: StopReason, now: Mono) {
         self.stage = Stage::Stopping(reason);
@@ -123,8 +124,9 @@ impl Runs {
         now.since(from) >= length.part(10).times(9)
     }
 
-    /// Notes a run whose claim was begun at `from`.
-    pub(super) fn start(&mut self, job: &Job, from: Mono, now: Mono) {
+    /// Notes a run whose claim was begun at `from`. Returns when it must stop unless its lease is
+    /// extended.
+    pub(super) fn start(&mut self, job: &Job, from: Mono, now: Mono) -> Mono {
         let length = job.lease().map_or(Millis::ZERO, |lease| lease.length.millis());
         let timeout_at = job.timeout.map(|timeout| now.plus(timeout.millis()));
         let stage = Stage::Running;
@@ -133,7 +135,9 @@ impl Runs {
             Entry { length, lease_end, heartbeat_at, timeout_at, stage, heartbeats_until };
         entry.renew(from);
         self.next = self.next.into_iter().chain(entry.next(false)).min();
+        let stop_at = entry.stop_at();
         self.held.insert(job.token(), entry);
+        stop_at
     }
 
     /// The handler has returned or was stopped: its slot is free. Says whether it had been
@@ -153,7 +157,7 @@ impl Runs {
         Some(ended)
     }
 
-    /// The store has answered the verdict of a run, or nobody will ask it.
+    /// The verdict of a run is recorded, or will not be.
     pub(super) fn settled(&mut self, token: LeaseToken) {
         if let Some(Entry { stage: Stage::Settling, .. }) = self.held.get(&token) {
             self.held.remove(&token);
@@ -191,7 +195,7 @@ impl Runs {
         running.next_back().map(|(token, _)| *token)
     }
 
-    /// The runs whose handler runs and was not told to stop.
+    /// The runs whose handler runs without a stop signal.
     pub(super) fn running(&self) -> impl Iterator<Item = LeaseToken> {
         let running = self.held.iter().filter(|(_, run)| run.stage == Stage::Running);
         running.map(|(token, _)| *token)
@@ -254,11 +258,12 @@ impl Runs {
         }
     }
 
-    /// A heartbeat was written by a commit begun at `from`.
-    pub(super) fn beaten(&mut self, token: LeaseToken, from: Mono) {
-        if let Some(run) = self.held.get_mut(&token) {
-            run.renew(from);
-        }
+    /// A heartbeat was written by a commit begun at `from`. Returns when the run must stop unless
+    /// its lease is extended again, if it runs.
+    pub(super) fn beaten(&mut self, token: LeaseToken, from: Mono) -> Option<Mono> {
+        let run = self.held.get_mut(&token)?;
+        run.renew(from);
+        (run.stage == Stage::Running).then(|| run.stop_at())
     }
 
     /// A heartbeat was not written: it is wanted as soon as the store can be tried again.
@@ -274,13 +279,21 @@ impl Runs {
         self.next
     }
 
-    /// Works out anew when a run next needs something.
+    /// Computes again when a run next needs something.
     pub(super) fn plan(&mut self) {
         let wanted = self.heartbeats_wanted;
         self.next = self.held.values().filter_map(|run| run.next(wanted)).min();
     }
 }
 
-/// How long a run that was told to stop keeps its lease while its handler still runs. A handler
-/// that never ends does not hold its job for ever.
-const STOP_GRACE: Millis = Millis::seconds(30);
+/// The verdict on a run that was stopped because its lease could not be extended in time. It has
+/// run, so its attempt counts.
+pub(super) fn lease_lost() -> Verdict {
+    Verdict::Fail(Failure::new("stopped: its lease could not be extended in time").into())
+}
+
+/// The verdict on a run that was stopped because it ran too long.
+pub(super) fn timed_out() -> Verdict {
+    let failure = Failure::new("stopped: it ran longer than its timeout");
+    Verdict::Fail(failure.of_kind(FailureKind::TimedOut).into())
+}

@@ -1,4 +1,4 @@
-//! How the store is doing: ready, to be tried again, in doubt, to be opened anew, or lost.
+//! The state of the store: ready, to be retried, unknown commit, to be reopened, or lost.
 
 use super::commit::UnknownCommit;
 use super::input::{Health, WakeReason};
@@ -25,7 +25,7 @@ enum State {
     Waiting,
     /// A batch of which it is not known whether it was committed.
     Unknown(UnknownCommit),
-    /// To be opened anew.
+    /// To be reopened.
     Broken(Option<UnknownCommit>),
     Lost,
 }
@@ -146,13 +146,13 @@ impl StoreHealth {
         self.try_later(cause, now, timers);
     }
 
-    /// The store failed while it was asked about a doubtful batch: open it anew first.
+    /// The store failed while it was asked about an unknown commit: reopen it first.
     pub(super) fn break_while_unknown(&mut self, cause: Cause, now: Mono, timers: &mut Timers) {
         let doubt = self.take_unknown();
         self.break_down(doubt, cause, now, timers);
     }
 
-    /// The store was opened anew. A batch in doubt is looked for next.
+    /// The store was reopened. An unknown commit is asked for next.
     pub(super) fn reopened(&mut self, now: Mono, timers: &mut Timers) {
         match self.take_unknown() {
             Some(doubt) => {
@@ -169,6 +169,18 @@ impl StoreHealth {
             State::Broken(doubt) => doubt,
             _ => None,
         }
+    }
+
+    /// Puts back what [`take_unknown`](Self::take_unknown) took.
+    pub(super) fn keep_unknown(&mut self, doubt: Option<UnknownCommit>) {
+        if let Some(doubt) = doubt {
+            self.state = State::Unknown(doubt);
+        }
+    }
+
+    /// How often in a row the store has failed.
+    pub(super) fn failures(&self) -> u32 {
+        self.failures
     }
 
     fn try_later(&mut self, cause: Cause, now: Mono, timers: &mut Timers) {

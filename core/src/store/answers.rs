@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
-use super::{Cursor, DeadPage, ExpiredPage, FinishedPage, Questions, Want};
+use super::{Cursor, DeadPage, ExpiredPage, FigurePage, FigureRow, FinishedPage, Questions, Want};
 use crate::{
     Counts, Excerpt, IdempotencyKey, Job, JobId, KeyRecord, Payload, Queue, QueueName, Rank, View,
     Wall,
@@ -25,7 +25,8 @@ pub struct Answers {
     /// The queues that were named, where they exist, and the queue of every job in these answers;
     /// each once, in any order. A queue that was answered earlier need not be repeated.
     pub queues: Vec<QueueFound>,
-    /// How many queues the store holds; only needed if one that was named does not exist.
+    /// How many queues the store holds; only needed if one that was named does not exist, or if
+    /// some are asked with their counts: those may be deleted and made again.
     pub queue_count: usize,
     /// The kinds in the order of the question.
     pub kinds: Vec<KindFound>,
@@ -44,6 +45,12 @@ pub struct Answers {
     pub orphans: Vec<IdempotencyKey>,
     /// Whether something was silent for that long.
     pub silent: bool,
+    /// Queues without jobs.
+    pub empty_queues: EmptyQueues,
+    /// The data of the rows of figures in the order of the question; `None` where there is none.
+    pub figures: Vec<Option<Vec<u8>>>,
+    /// Old rows of figures, in the order of the question.
+    pub old_figures: Vec<Vec<FigureRow>>,
     /// Candidates, in the order of the question.
     pub candidates: Vec<Candidates>,
     /// The payloads, in the order of the question.
@@ -52,6 +59,15 @@ pub struct Answers {
     pub ids: Vec<JobId>,
     /// Whether found rows were left out because another transaction holds them.
     pub skipped: bool,
+}
+
+/// The queues without jobs of a page of queues.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EmptyQueues {
+    /// The queues, by name.
+    pub queues: Vec<Queue>,
+    /// The last queue of the page, if the page was full.
+    pub next: Option<QueueName>,
 }
 
 /// A key, and the job it names if that still exists.
@@ -172,6 +188,8 @@ impl Answers {
         length("workers", asked.workers.len(), self.workers.len())?;
         length("pages of finished jobs", asked.finished.len(), self.finished.len())?;
         length("pages of dead letters", asked.dead.len(), self.dead.len())?;
+        length("rows of figures", asked.figures.len(), self.figures.len())?;
+        length("pages of figures", asked.old_figures.len(), self.old_figures.len())?;
         length("lists of candidates", asked.wants.len(), self.candidates.len())?;
         length("payloads", asked.payloads.len(), self.payloads.len())?;
         for (id, job) in asked.jobs.iter().zip(&self.jobs) {
@@ -188,12 +206,18 @@ impl Answers {
         for (page, found) in asked.dead.iter().zip(&self.dead) {
             check_dead(page, found)?;
         }
+        for (page, found) in asked.old_figures.iter().zip(&self.old_figures) {
+            check_figures(*page, found, self.now)?;
+        }
         let orphans = asked.orphans.unwrap_or(0);
         for QueueFound { queue, counts } in &self.queues {
             let counted = counts.is_some()
                 || !queue.is_limited() && asked.counted.binary_search(&queue.name).is_err();
             ensure(counted, || format!("queue {} is limited, but not counted", queue.name))?;
         }
+        let looked = asked.empty_queues.as_ref().map_or(0, |page| page.limit);
+        let fits = self.empty_queues.queues.len() <= looked;
+        ensure(fits, || "more empty queues than were asked for".into())?;
         ensure(self.orphans.len() <= orphans, || "more keys than were asked for".into())?;
         for (want, found) in asked.wants.iter().zip(&self.candidates) {
             check_candidates(want, found)?;
@@ -235,6 +259,12 @@ fn check_dead(asked: &DeadPage, found: &DeadFound) -> Result<(), BadAnswer> {
     };
     ensure(found.jobs.len() <= asked.limit, || "more dead letters than were asked for".into())?;
     ensure(found.jobs.iter().all(fits), || "not the dead letters that were asked for".into())
+}
+
+fn check_figures(asked: FigurePage, found: &[FigureRow], now: Wall) -> Result<(), BadAnswer> {
+    let fits = |row: &FigureRow| row.key.span == asked.span && row.key.slot <= now.minus(asked.age);
+    ensure(found.len() <= asked.limit, || "more figures than were asked for".into())?;
+    ensure(found.iter().all(fits), || "not the figures that were asked for".into())
 }
 
 fn check_candidates(want: &Want, found: &Candidates) -> Result<(), BadAnswer> {

@@ -9,10 +9,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{JobDetail, Marker, WorkerRow};
+use super::{FigureRow, JobDetail, Marker, WorkerRow};
 use crate::{
-    Attempt, Counts, Job, JobId, KeyRecord, Kind, QueueName, QueueRow, Rank, SettingKey,
-    SettingValue, State, StateName,
+    Attempt, Counts, IdempotencyKey, Job, JobId, KeyRecord, Kind, QueueName, QueueRow, Rank,
+    SettingKey, SettingValue, State, StateName,
 };
 
 /// Everything a store holds, each part in its order.
@@ -34,6 +34,8 @@ pub struct Dump {
     pub settings: Vec<(SettingKey, SettingValue)>,
     /// Commit markers, by process.
     pub markers: Vec<Marker>,
+    /// Rows of figures, by key.
+    pub figures: Vec<FigureRow>,
 }
 
 impl fmt::Display for Dump {
@@ -45,7 +47,8 @@ impl fmt::Display for Dump {
         section(f, "attempt", &self.attempts)?;
         section(f, "worker", &self.workers)?;
         section(f, "setting", &self.settings)?;
-        section(f, "marker", &self.markers)
+        section(f, "marker", &self.markers)?;
+        section(f, "figures", &self.figures)
     }
 }
 
@@ -65,22 +68,149 @@ impl fmt::Display for Disagreement {
 
 /// Recomputes derived data from the rows and lists everything that disagrees. Empty is good.
 pub fn audit(dump: &Dump) -> Vec<Disagreement> {
-    let mut found = Vec::new();
     let jobs: BTreeMap<JobId, &Job> = dump.jobs.iter().map(|row| (row.job.id, &row.job)).collect();
-    let mut say = |text: String| found.push(Disagreement(text));
+    let keys: BTreeMap<&IdempotencyKey, JobId> =
+        dump.keys.iter().map(|record| (&record.key, record.job)).collect();
+    let mut audit = Audit::new(dump.next_id);
     for row in &dump.jobs {
-        check_job(&row.job, dump.next_id, &mut say);
-        check_derived(row, &mut say);
+        let key = row.job.idempotency_key.as_ref();
+        audit.job(row, key.and_then(|key| keys.get(key).copied()));
     }
-    check_failures(dump, &mut say);
-    check_counts(dump, &mut say);
-    check_keys(dump, &jobs, &mut say);
+    for record in &dump.keys {
+        audit.key(record, jobs.get(&record.job).copied());
+    }
     for attempt in &dump.attempts {
-        if !jobs.contains_key(&attempt.job) {
-            say(format!("an attempt of job {} is kept, but there is no such job", attempt.job));
+        audit.attempt(attempt.job, jobs.contains_key(&attempt.job));
+    }
+    dump.figures.iter().for_each(|row| audit.figures(row));
+    audit.finish(&dump.queues)
+}
+
+/// Most disagreements that are listed one by one.
+const MOST_LISTED: usize = 1_000;
+
+/// The same check, row by row: its memory grows with the number of queues and kinds, not with the
+/// number of jobs. A store shows it every job, key, attempt and row of figures of one snapshot, in
+/// any order.
+#[derive(Debug)]
+pub struct Audit {
+    next_id: JobId,
+    counted: BTreeMap<QueueName, BTreeMap<Kind, Counts>>,
+    found: Vec<Disagreement>,
+    /// Number of disagreements that are not listed.
+    unlisted: u64,
+}
+
+impl Audit {
+    /// A check of a store whose next new job gets this id.
+    pub fn new(next_id: JobId) -> Self {
+        Self { next_id, counted: BTreeMap::new(), found: Vec::new(), unlisted: 0 }
+    }
+
+    /// Adds something that the store itself has found.
+    pub fn say(&mut self, text: String) {
+        if self.found.len() < MOST_LISTED {
+            self.found.push(Disagreement(text));
+        } else {
+            self.unlisted += 1;
         }
     }
-    found
+
+    /// Checks a job. `key_names` is the job that the record of its idempotency key names.
+    pub fn job(&mut self, row: &JobDetail, key_names: Option<JobId>) {
+        let job = &row.job;
+        let mut found = Vec::new();
+        check_job(job, self.next_id, &mut |text| found.push(text));
+        check_derived(row, &mut |text| found.push(text));
+        if job.state.name() == StateName::Failed && row.last_error.is_none() {
+            found.push(format!("job {} failed without a reason", job.id));
+        }
+        // A replayed job may find its key taken by a later one; until then the key is its own.
+        let must_own = !job.state.name().is_finished() && job.generation == 0;
+        if let Some(key) = job.idempotency_key.as_ref().filter(|_| must_own)
+            && key_names != Some(job.id)
+        {
+            found.push(format!("job {} carries key {key}, which does not name it", job.id));
+        }
+        for text in found {
+            self.say(text);
+        }
+        self.count(job);
+    }
+
+    fn count(&mut self, job: &Job) {
+        if !self.counted.contains_key(&job.queue) {
+            self.counted.insert(job.queue.clone(), BTreeMap::new());
+        }
+        let Some(kinds) = self.counted.get_mut(&job.queue) else { return };
+        if !kinds.contains_key(&job.kind) {
+            kinds.insert(job.kind.clone(), Counts::default());
+        }
+        if let Some(counts) = kinds.get_mut(&job.kind) {
+            counts.add(job.state.view());
+        }
+    }
+
+    /// Checks a key. `job` is the job that it names, if it exists.
+    pub fn key(&mut self, record: &KeyRecord, job: Option<&Job>) {
+        let (key, id) = (&record.key, record.job);
+        match job {
+            None if record.orphan_until.is_none() => {
+                self.say(format!("key {key} names job {id}, which does not exist"));
+            }
+            Some(_) if record.orphan_until.is_some() => {
+                self.say(format!("key {key} is marked as orphaned, but job {id} exists"));
+            }
+            Some(job) if job.idempotency_key.as_ref() != Some(key) => {
+                self.say(format!("key {key} names job {id}, which does not carry it"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks an attempt of a job, which exists or does not.
+    pub fn attempt(&mut self, job: JobId, exists: bool) {
+        if !exists {
+            self.say(format!("an attempt of job {job} is kept, but there is no such job"));
+        }
+    }
+
+    /// Checks a row of figures.
+    pub fn figures(&mut self, row: &FigureRow) {
+        if let Some(problem) = row.problem() {
+            self.say(problem);
+        }
+    }
+
+    /// Compares the counters of all queues with the jobs that were shown, and lists everything that
+    /// disagrees.
+    pub fn finish(mut self, queues: &[QueueRow]) -> Vec<Disagreement> {
+        let mut counted = core::mem::take(&mut self.counted);
+        for row in queues {
+            let queue = &row.queue.name;
+            let mut kinds = counted.remove(queue).unwrap_or_default();
+            for (kind, kept) in &row.kinds {
+                let actual = kinds.remove(kind).unwrap_or_default();
+                if actual != *kept {
+                    self.say(format!(
+                        "queue {queue} kind {kind}: counters {kept:?}, rows {actual:?}"
+                    ));
+                }
+            }
+            if !kinds.is_empty() {
+                counted.insert(queue.clone(), kinds);
+            }
+        }
+        for (queue, kinds) in counted {
+            for (kind, actual) in kinds {
+                self.say(format!("queue {queue} kind {kind}: no counters, rows {actual:?}"));
+            }
+        }
+        if self.unlisted > 0 {
+            self.found.push(Disagreement(format!("{} more disagreements", self.unlisted)));
+        }
+        self.found
+    }
 }
 
 fn check_job(job: &Job, next_id: JobId, say: &mut impl FnMut(String)) {
@@ -115,60 +245,5 @@ fn check_derived(row: &JobDetail, say: &mut impl FnMut(String)) {
     let (kept, bytes) = (job.payload_bytes, payload.bytes());
     if kept != bytes {
         say(format!("job {id} has a payload of {bytes} bytes, its row says {kept}"));
-    }
-}
-
-fn check_failures(dump: &Dump, say: &mut impl FnMut(String)) {
-    for row in &dump.jobs {
-        if row.job.state.name() == StateName::Failed && row.last_error.is_none() {
-            say(format!("job {} failed without a reason", row.job.id));
-        }
-    }
-}
-
-fn check_counts(dump: &Dump, say: &mut impl FnMut(String)) {
-    let mut counted: BTreeMap<(&QueueName, &Kind), Counts> = BTreeMap::new();
-    for row in &dump.jobs {
-        let counts = counted.entry((&row.job.queue, &row.job.kind)).or_default();
-        counts.add(row.job.state.view());
-    }
-    for row in &dump.queues {
-        for (kind, kept) in &row.kinds {
-            let actual = counted.remove(&(&row.queue.name, kind)).unwrap_or_default();
-            if actual != *kept {
-                let queue = &row.queue.name;
-                say(format!("queue {queue} kind {kind}: counters {kept:?}, rows {actual:?}"));
-            }
-        }
-    }
-    for ((queue, kind), actual) in counted {
-        say(format!("queue {queue} kind {kind}: no counters, rows {actual:?}"));
-    }
-}
-
-fn check_keys(dump: &Dump, jobs: &BTreeMap<JobId, &Job>, say: &mut impl FnMut(String)) {
-    let mut keys = BTreeMap::new();
-    for record in &dump.keys {
-        let (key, id) = (&record.key, record.job);
-        keys.insert(key, id);
-        match jobs.get(&id) {
-            None if record.orphan_until.is_none() => {
-                say(format!("key {key} names job {id}, which does not exist"));
-            }
-            Some(_) if record.orphan_until.is_some() => {
-                say(format!("key {key} is marked as orphaned, but job {id} exists"));
-            }
-            Some(job) if job.idempotency_key.as_ref() != Some(key) => {
-                say(format!("key {key} names job {id}, which does not carry it"));
-            }
-            _ => {}
-        }
-    }
-    for job in jobs.values().filter(|job| !job.state.name().is_finished()) {
-        let Some(key) = &job.idempotency_key else { continue };
-        // A replayed job may find its key taken by a later one; until then the key is its own.
-        if job.generation == 0 && keys.get(key) != Some(&job.id) {
-            say(format!("job {} carries key {key}, which does not name it", job.id));
-        }
     }
 }

@@ -1,9 +1,11 @@
-//! What one transaction is asked to do: a section per family of commands, in the order in which
-//! they are applied. Within a section, the order of the vector.
+//! The commands of one transaction: a section per family, in the order in which they are applied;
+//! within a section, in the order of the vector.
 
 use alloc::vec::Vec;
 
-use crate::limits::SLOTS;
+use super::{Instance, SlotFigures};
+use crate::limits::{CLOCK_STEP, SLOTS};
+use crate::text::without_nul;
 use crate::{
     BatchId, Demand, JobId, Kind, LeaseLength, LeaseToken, Millis, NewJob, Payload, Policy,
     QueueName, QueueSettings, SettingKey, SettingValue, Verdict, View, Wall, WorkerId,
@@ -12,25 +14,36 @@ use crate::{
 /// The commands of one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// Its identity, written with it as the commit marker.
+    /// Written with the batch as the commit marker.
     pub id: BatchId,
-    /// The defaults for its enqueues.
+    /// Defaults for `enqueues`.
     pub policy: Policy,
-    /// First, what workers report.
+    /// The worker of the process that makes it: it stops its own attempts at their timeouts, and
+    /// keeps their leases while it does.
+    pub own: Option<WorkerId>,
+    /// What that process knows of the store's clock.
+    pub clock: ClockView,
+    /// Workers known to be dead: a reaping takes their leases back at once.
+    pub dead: Vec<WorkerId>,
+    /// 1. Verdicts of workers.
     pub settles: Vec<Settle>,
-    /// Then, who is still at it.
+    /// 2. Extensions of leases.
     pub heartbeats: Vec<Heartbeat>,
-    /// Then, what operators ask.
+    /// 3. Commands of operators.
     pub admin: Vec<Admin>,
-    /// Then, new jobs.
+    /// 4. New jobs.
     pub enqueues: Vec<NewJob>,
-    /// Then, leases that ran out.
+    /// 5. Take back expired leases.
     pub reap: Option<Reap>,
-    /// Then, up to this many jobs that fell due.
+    /// 6. Make up to this many due jobs ready.
     pub promote: Option<usize>,
-    /// Then, finished jobs past their age.
+    /// 7. Delete finished jobs past their age.
     pub purge: Option<Purge>,
-    /// Last, claims: they see all of the above.
+    /// 8. Delete queues that hold nothing.
+    pub queue_sweep: Option<QueueSweep>,
+    /// 9. What the process did earlier, to be added to its rows of figures; each slot once.
+    pub figures: Vec<SlotFigures>,
+    /// 10. Claims: they see the effects of all sections above.
     pub claims: Vec<ClaimFor>,
 }
 
@@ -40,6 +53,9 @@ impl Batch {
         Self {
             id,
             policy,
+            own: None,
+            clock: ClockView::default(),
+            dead: Vec::new(),
             settles: Vec::new(),
             heartbeats: Vec::new(),
             admin: Vec::new(),
@@ -47,124 +63,154 @@ impl Batch {
             reap: None,
             promote: None,
             purge: None,
+            queue_sweep: None,
+            figures: Vec::new(),
             claims: Vec::new(),
         }
     }
 
-    /// How many commands it holds.
+    /// Number of commands; figures are none.
     pub fn len(&self) -> usize {
-        let sweeps = [self.reap.is_some(), self.promote.is_some(), self.purge.is_some()];
-        let sweeps = sweeps.iter().filter(|there| **there).count();
+        let pages = [self.reap.is_some(), self.promote.is_some(), self.purge.is_some()];
+        let sweeps = pages.iter().filter(|there| **there).count();
+        let sweeps = sweeps + usize::from(self.queue_sweep.is_some());
         let clients = self.settles.len() + self.heartbeats.len() + self.admin.len();
         clients + self.enqueues.len() + sweeps + self.claims.len()
     }
 
-    /// Whether it asks for nothing. Such a batch still tells when something is next due.
+    /// Whether it has no commands. The outcome of such a batch still holds the horizon.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == 0 && self.figures.is_empty()
     }
 }
 
-/// The holder of a lease gives its verdict.
+/// The verdict of the holder of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settle {
-    /// Its token.
+    /// Proves that the lease is still held.
     pub token: LeaseToken,
-    /// Its verdict.
+    /// Complete, fail, snooze or release.
     pub verdict: Verdict,
 }
 
-/// The holder of a lease is still at it.
+/// Extends a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Its token.
+    /// Proves that the lease is still held.
     pub token: LeaseToken,
-    /// A new length for the lease.
+    /// The length of the lease from now on; `None` keeps it.
     pub extend: Option<LeaseLength>,
-    /// A note on how far it is.
+    /// Replaces the stored progress; `None` keeps it.
     pub progress: Option<Payload>,
 }
 
-/// What an operator asks.
+/// A command of an operator, or of the machine about its workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admin {
-    /// Do not run this job, or stop it.
+    /// Cancel a queued or running job.
     Cancel(JobId),
-    /// Run this failed or cancelled job again.
+    /// Run a failed or cancelled job again, as a new generation.
     Replay(JobId),
-    /// Run dead-lettered jobs again, newest failure first.
+    /// Run dead letters again, newest failure first.
     ReplayDead {
         /// Which.
         filter: DeadFilter,
         /// Where the last page ended.
         after: Option<super::Cursor>,
-        /// At most so many.
+        /// Maximum number of jobs.
         limit: usize,
     },
-    /// Forget dead-lettered jobs, newest failure first.
+    /// Delete dead letters, newest failure first.
     DiscardDead {
         /// Which.
         filter: DeadFilter,
         /// Where the last page ended.
         after: Option<super::Cursor>,
-        /// At most so many.
+        /// Maximum number of jobs.
         limit: usize,
     },
-    /// Forget this finished job.
+    /// Delete a finished job.
     Delete(JobId),
-    /// Start nothing of this queue.
+    /// Start no jobs of this queue.
     Pause(QueueName),
     /// Start jobs of this queue again.
     Resume(QueueName),
     /// Replace the settings of this queue.
     SetQueue(QueueName, QueueSettings),
-    /// Keep this setting, or forget it.
+    /// Delete this queue with its settings, unless it has jobs.
+    DeleteQueue(QueueName),
+    /// Store a setting; `None` deletes it.
     SetSetting(SettingKey, Option<SettingValue>),
-    /// This worker is there: first seen, or seen again.
+    /// Store this worker, or update its `last_seen`.
     SeeWorker(Worker),
-    /// This worker is gone.
+    /// Delete the row of this worker.
     RemoveWorker(WorkerId),
+    /// The process of this worker is known to be dead: its row goes, and the dispatcher that was
+    /// asked takes its leases back at once, charged like leases that ran out.
+    EndWorker(WorkerId),
     /// Ask this worker to stop, when it next looks.
     StopWorker(WorkerId),
-    /// Whether this worker was asked to stop. Nothing is written.
+    /// Read whether this worker was asked to stop. Writes nothing.
     LookAtWorker(WorkerId),
 }
 
-/// Which dead-lettered jobs.
+/// Selects dead letters; all set conditions must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeadFilter {
-    /// Of this queue.
+    /// Exact name of the queue.
     pub queue: Option<QueueName>,
-    /// Of this kind.
+    /// Exact kind.
     pub kind: Option<Kind>,
-    /// Whose last error holds this text.
+    /// A text that the last error contains.
     pub error_contains: Option<alloc::string::String>,
 }
 
-/// Take back leases that ran out.
+/// Take back expired leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reap {
-    /// At most so many in this batch.
+    /// Maximum number of leases in this batch.
     pub limit: usize,
     /// Where the last page ended.
     pub after: Option<super::Cursor>,
-    /// Whether to look at leases that still run as well: after a clock was set back, they may have
-    /// been written by the clock as it was before.
+    /// Also check leases that have not expired: after the clock was set back, they may have been
+    /// written by the clock as it was before.
     pub all: bool,
+}
+
+/// What a process knows of the store's clock when it makes a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClockView {
     /// What the store's clock should read now, if that is known. If it disagrees by more than
-    /// [`CLOCK_STEP`](crate::limits::CLOCK_STEP), the clock was stepped and nothing is reaped.
+    /// [`CLOCK_STEP`], the clock was stepped and nothing is reaped.
     pub expected: Option<Wall>,
     /// The instant from which the clock is trusted, if it was stepped.
     pub trusted_since: Option<Wall>,
+}
+
+impl ClockView {
+    /// Whether a clock that reads `now` was stepped since the process last looked.
+    pub(crate) fn is_stepped(self, now: Wall) -> bool {
+        self.expected.is_some_and(|expected| expected.distance(now) > CLOCK_STEP)
+    }
 }
 
 /// Remove finished jobs past their age, keys past their window, and what is known of processes and
 /// workers long silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Purge {
-    /// Their ages.
+    /// The age limits per state.
     pub retention: Retention,
-    /// At most so many jobs in this batch.
+    /// Maximum number of jobs in this batch.
+    pub limit: usize,
+}
+
+/// Delete queues without jobs, pause and settings ([`Queue::is_plain`](crate::Queue::is_plain)). A
+/// page by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueSweep {
+    /// Where the last page ended.
+    pub after: Option<QueueName>,
+    /// Maximum number of queues to look at, those with jobs included.
     pub limit: usize,
 }
 
@@ -180,7 +226,15 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// The views that grow old, each with the age at which its jobs are removed.
+    /// What a server keeps unless it is set otherwise: done and cancelled jobs for a week, dead
+    /// letters for 30 days.
+    pub const USUAL: Self = Self {
+        done: Some(Millis::days(7)),
+        failed: Some(Millis::days(30)),
+        cancelled: Some(Millis::days(7)),
+    };
+
+    /// The views with an age limit, and the limit.
     pub fn ages(&self) -> impl Iterator<Item = (View, Millis)> {
         let all = [
             (View::Done, self.done),
@@ -191,63 +245,68 @@ impl Retention {
     }
 }
 
-/// Find jobs for everybody with the same demand.
+/// Claim jobs for all workers with the same demand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimFor {
-    /// What they want.
+    /// The queues and kinds to claim from.
     pub demand: Demand,
-    /// Who they are; the first is served first.
+    /// The workers; the first is served first.
     pub takers: Vec<Taker>,
 }
 
-/// One who takes jobs.
+/// A worker of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taker {
-    /// Who.
+    /// The owner of the leases.
     pub worker: WorkerId,
-    /// At most so many.
+    /// Maximum number of jobs.
     pub max: usize,
-    /// For how long, if not for each job's own visibility timeout.
+    /// The length of the leases; `None` for each job's visibility timeout.
     pub length: Option<LeaseLength>,
 }
 
 /// A process or a remote program that runs jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worker {
-    /// Unique per boot.
+    /// Unique per start of a process.
     pub id: WorkerId,
-    /// Where it runs.
+    /// The name of its host, as it gave it.
     pub host: alloc::sync::Arc<str>,
-    /// Its process there, if it said so.
+    /// Its process id there; `None` if a remote worker did not give it.
     pub pid: Option<u32>,
-    /// What it is.
+    /// Which process with that id; `None` if that is not known.
+    pub instance: Option<Instance>,
+    /// How it gets its jobs.
     pub kind: WorkerKind,
-    /// What it would run.
+    /// The queues and kinds that it runs.
     pub demand: Demand,
-    /// How many jobs at once.
+    /// Maximum number of jobs at the same time.
     pub slots: usize,
-    /// How often it says that it is there.
+    /// The period of updates of `last_seen`.
     pub presence: Millis,
 }
 
 impl Worker {
-    /// A worker that would run anything, one job at a time.
+    /// A worker that runs all jobs, one at a time.
     pub fn new(id: WorkerId, host: &str, kind: WorkerKind) -> Self {
         let host = alloc::sync::Arc::from(host);
-        Self { id, host, pid: None, kind, demand: Demand::ALL, slots: 1, presence: PRESENCE }
+        let (pid, instance, demand) = (None, None, Demand::ALL);
+        Self { id, host, pid, instance, kind, demand, slots: 1, presence: PRESENCE }
     }
 
-    /// As much of it as is kept.
+    /// The worker as it is stored: see [`Demand::kept`]. NUL characters in the name of its host,
+    /// which not every store can keep, become the character SUBSTITUTE.
     #[must_use]
     pub fn kept(&self) -> Self {
-        Self { demand: self.demand.kept(), slots: self.slots.min(SLOTS), ..self.clone() }
+        let host = without_nul(&self.host);
+        Self { host, demand: self.demand.kept(), slots: self.slots.min(SLOTS), ..self.clone() }
     }
 }
 
-/// How often a worker says that it is there, unless somebody says otherwise.
+/// The default period of updates of `last_seen`.
 const PRESENCE: Millis = Millis::seconds(10);
 
-/// What a worker is.
+/// How a worker gets its jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkerKind {
     /// The pool of a server or of a program that embeds the queue.

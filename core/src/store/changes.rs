@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::Worker;
+use super::{FigureKey, FigureRow, Worker};
 use crate::{
     Attempt, BatchId, Epoch, Excerpt, IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Kind,
     Payload, Queue, QueueName, SettingKey, SettingValue, View, Wall, WorkerId,
@@ -37,6 +37,9 @@ pub struct Changes {
     pub counts: Vec<CountDelta>,
     /// Queues to put in place.
     pub queues: Vec<Queue>,
+    /// Queues to remove, by name, after everything above is written. They have no jobs left, and
+    /// none of them is in `queues`.
+    pub dropped_queues: Vec<QueueName>,
     /// Settings to put in place, or to remove.
     pub settings: Vec<(SettingKey, Option<SettingValue>)>,
     /// Workers to remove, before those below are put in place: the row of one that is both is new.
@@ -50,6 +53,10 @@ pub struct Changes {
     pub touched_workers: Vec<WorkerId>,
     /// Remove markers of processes, and rows of workers, last written before this instant.
     pub drop_silent: Option<Wall>,
+    /// Rows of figures to put in place, by key.
+    pub figures: Vec<FigureRow>,
+    /// Rows of figures to remove, by key. None of them is in `figures`.
+    pub dropped_figures: Vec<FigureKey>,
     /// The commit marker of this batch.
     pub marker: Option<Marker>,
 }
@@ -69,6 +76,8 @@ impl Changes {
         assert!(moved(&self.removes), "jobs are removed by id, each once");
         let grows = |moved: &Moved| moved.from.epoch <= moved.job.epoch;
         assert!(self.updates.iter().all(grows), "an epoch never shrinks");
+        let dropped = |name: &QueueName| self.inserts.iter().any(|job| job.queue.same(name));
+        assert!(!self.dropped_queues.iter().any(dropped), "a queue with jobs is not removed");
     }
 }
 

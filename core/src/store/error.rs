@@ -1,4 +1,4 @@
-//! What can go wrong in a store, by what the caller can do about it.
+//! Errors of a store, by what the caller can do about them.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::Outcomes;
 
-/// The original cause of an error, as its text: comparable, and the same wherever it is shown.
+/// The cause of an error as text: comparable, and the same wherever it is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cause(Arc<str>);
 
@@ -46,31 +46,31 @@ pub enum CommitError {
     Unknown {
         /// What happened.
         cause: Cause,
-        /// What came of the batch, if it was committed.
+        /// The outcomes of the batch, if it was committed.
         outcomes: Box<Outcomes>,
     },
-    /// The store is unusable until it is opened anew. If there are outcomes, the batch may have
-    /// been written; if not, it was not.
-    #[error("the store failed and must be opened anew: {cause}")]
+    /// The store is unusable until it is reopened. With outcomes the batch may have been written;
+    /// without, it was not.
+    #[error("the store failed and must be reopened: {cause}")]
     Fatal {
         /// What happened.
         cause: Cause,
-        /// What came of the batch, if it was committed.
+        /// The outcomes of the batch, if it was committed.
         outcomes: Option<Box<Outcomes>>,
     },
-    /// What is stored cannot be trusted. Nothing helps but a person.
+    /// The stored data is damaged. An operator has to repair or restore it.
     #[error("the store is corrupt: {0}; stop, run `windlass doctor`, or restore a backup")]
     Corrupt(Cause),
 }
 
-/// Why a read, a look or a reopening failed.
+/// Why a read, `was_committed`, `news` or a reopening failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// The same may work later.
     #[error("the store did not answer, worth another try: {0}")]
     Busy(Cause),
-    /// The store is unusable until it is opened anew.
-    #[error("the store failed and must be opened anew: {0}")]
+    /// The store is unusable until it is reopened.
+    #[error("the store failed and must be reopened: {0}")]
     Fatal(Cause),
     /// What is stored cannot be trusted.
     #[error("the store is corrupt: {0}; stop, run `windlass doctor`, or restore a backup")]

@@ -9,28 +9,34 @@ mod audit;
 mod batch;
 mod changes;
 mod error;
+mod figures;
+mod instance;
 mod news;
 mod outcome;
 mod questions;
 mod read;
 
+use core::task::Waker;
+
 use crate::{BatchId, LeaseToken, Millis, Wall};
 
 pub use answers::{
-    Answers, BadAnswer, Candidate, Candidates, DeadFound, DeadJob, JobPage, KeyFound, KindFound,
-    QueueFound,
+    Answers, BadAnswer, Candidate, Candidates, DeadFound, DeadJob, EmptyQueues, JobPage, KeyFound,
+    KindFound, QueueFound,
 };
-pub use audit::{Disagreement, Dump, audit};
+pub use audit::{Audit, Disagreement, Dump, audit};
 pub use batch::{
-    Admin, Batch, ClaimFor, DeadFilter, Heartbeat, Purge, Reap, Retention, Settle, Taker, Worker,
-    WorkerKind,
+    Admin, Batch, ClaimFor, ClockView, DeadFilter, Heartbeat, Purge, QueueSweep, Reap, Retention,
+    Settle, Taker, Worker, WorkerKind,
 };
 pub use changes::{ByteBudget, Changes, CountDelta, Doc, DocWrite, Marker, Moved};
 pub use error::{Cause, CommitError, StoreError};
+pub use figures::{FigureKey, FigurePage, FigureRange, FigureRow, SlotFigures};
+pub use instance::Instance;
 pub use news::{LostLease, News};
 pub use outcome::{
     AdminDone, AdminRefused, Change, Claimed, JobRefused, LeaseExtended, Leased, Next, Outcomes,
-    Promoted, Purged, Reaped,
+    Promoted, Purged, QueuesSwept, Reaped, TooManyQueues,
 };
 pub(crate) use questions::sorted;
 pub use questions::{DeadPage, ExpiredPage, FinishedPage, Questions, Want};
@@ -87,6 +93,13 @@ pub trait Store {
         Ok(News::default())
     }
 
+    /// Calls `waker` from now on when another process may have written, from any thread. A hint to
+    /// ask for [`news`](Store::news) before the next [`change_check`](Store::change_check): it may
+    /// come too often, late or never.
+    fn wake_on_news(&mut self, waker: Waker) {
+        drop(waker);
+    }
+
     /// A reader of committed states, which may live on another thread.
     fn reader(&self) -> Result<Self::Reader, StoreError>;
 }
@@ -107,4 +120,6 @@ pub enum Durability {
     Memory,
     /// A kill of the process and, on a disk whose sync is honest, a power cut.
     Synced,
+    /// Also the loss of that disk: another machine has confirmed it.
+    Replicated,
 }

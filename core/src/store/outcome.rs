@@ -1,4 +1,4 @@
-//! What came of a batch: one answer per command, in the same sections and the same order.
+//! The outcomes of a batch: one answer per command, in the same sections and the same order.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,11 +7,11 @@ use thiserror::Error;
 
 use super::Cursor;
 use crate::{
-    EnqueueRefused, Job, JobId, Kind, Payload, Queue, QueueName, Receipt, Rejected, StateName,
-    Wall, WorkerId,
+    EnqueueRefused, Figures, Job, JobId, Kind, Payload, Queue, QueueName, Receipt, Rejected,
+    StateName, Wall, WorkerId,
 };
 
-/// What came of a batch.
+/// The outcomes of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcomes {
     /// The instant the batch was applied at: the store's clock as its last answer gave it. What
@@ -33,6 +33,8 @@ pub struct Outcomes {
     pub promoted: Option<Promoted>,
     /// Of the purge.
     pub purged: Option<Purged>,
+    /// Of the queues that hold nothing.
+    pub queues_swept: Option<QueuesSwept>,
     /// Per claim.
     pub claims: Vec<Claimed>,
     /// Queues in which jobs may have become claimable, other than by an enqueue.
@@ -43,6 +45,8 @@ pub struct Outcomes {
     pub next_expiry: Next,
     /// Every job that came, changed its state or its holder, or went.
     pub changes: Vec<Change>,
+    /// What the batch did to the jobs of each queue, for the figures of the process.
+    pub figures: Vec<(QueueName, Box<Figures>)>,
     /// Whether the store has left rows out because another transaction held them: a sweep has not
     /// seen everything.
     pub skipped: bool,
@@ -110,7 +114,9 @@ pub enum AdminDone {
     },
     /// The queue as it is now.
     Queue(Queue),
-    /// Kept, or forgotten.
+    /// The queue is gone.
+    QueueDeleted,
+    /// The setting was stored or deleted.
     Noted,
     /// A worker as it is now.
     Worker {
@@ -139,11 +145,31 @@ pub enum AdminRefused {
     #[error(transparent)]
     Job(#[from] JobRefused),
     /// There are as many queues as there may be.
-    #[error("there are {} queues already; use one of them", crate::limits::QUEUES)]
-    TooManyQueues,
+    #[error(transparent)]
+    TooManyQueues(#[from] TooManyQueues),
+    /// There is no such queue.
+    #[error("there is no such queue; list the queues")]
+    NoQueue,
+    /// The queue has jobs.
+    #[error("the queue has jobs ({jobs}); delete them first, or delete the queue with force")]
+    QueueHasJobs {
+        /// Number of its jobs, in all states.
+        jobs: u64,
+    },
     /// There is no such worker.
     #[error("there is no such worker; it may have ended, list the workers")]
     NoWorker,
+}
+
+/// There are as many queues as there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "the store has {limit} queues, the most that max_queues allows; use one of them, delete one, \
+     or raise max_queues"
+)]
+pub struct TooManyQueues {
+    /// [`Policy::max_queues`](crate::Policy::max_queues).
+    pub limit: usize,
 }
 
 /// What became of leases that ran out.
@@ -180,6 +206,15 @@ pub struct Purged {
     pub more: bool,
     /// When the next one will be.
     pub next: Option<Wall>,
+}
+
+/// Which queues were deleted because they hold nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuesSwept {
+    /// The names of the deleted queues.
+    pub deleted: Vec<QueueName>,
+    /// Where to go on, if the page was full.
+    pub next: Option<QueueName>,
 }
 
 /// What a claim found.
@@ -222,4 +257,6 @@ pub struct Change {
     pub run_at: Wall,
     /// When its latest attempt was claimed.
     pub started_at: Option<Wall>,
+    /// Whether the attempt that ran was given back, uncharged: released or snoozed.
+    pub given_back: bool,
 }

@@ -3,18 +3,18 @@
 
 use alloc::vec::Vec;
 
-use super::{Admin, Batch, ClaimFor, Cursor, Purge, Reap};
-use crate::limits::{CLAIM_BYTES, PAGE_ROWS, SILENT_KEPT};
-use crate::{Demand, IdempotencyKey, JobId, Kind, Millis, QueueName, Rank, View, WorkerId};
+use super::{Admin, Batch, ClaimFor, Cursor, FigureKey, FigurePage, Purge, QueueSweep, Reap};
+use crate::limits::{CLAIM_BYTES, FIGURE_PAGE, PAGE_ROWS, SILENT_KEPT};
+use crate::{Demand, IdempotencyKey, JobId, Kind, Millis, QueueName, Rank, Span, View, WorkerId};
 
 /// Everything a batch needs to know of the store. [`Answers`](super::Answers) has a field for
 /// each of these, in the same order.
 ///
-/// **Named rows** (`jobs`, `keys`, `queues`) are held until the transaction ends, also where there
-/// is none, so that no other transaction changes or makes them meanwhile. A store that locks rows
-/// one by one takes them in the order of the fields and of the lists, which are sorted. A queue
-/// that is [`changed`](Self::changed), limited or missing is held alone; others may be shared. The
-/// queue of every candidate is held as well, or a claim could commit after a pause.
+/// **Named rows** (`jobs`, `keys`, `queues`, `figures`) are held until the transaction ends, also
+/// where there is none, so that no other transaction changes or makes them meanwhile. A store that
+/// locks rows one by one takes them in the order of the fields and of the lists, which are sorted.
+/// A queue that is [`changed`](Self::changed), limited or missing is held alone; others may be
+/// shared. The queue of every candidate is held as well, or a claim could commit after a pause.
 ///
 /// **Found rows** (all others) are held too. One that another transaction holds is left out; the
 /// store then has [`Store::news`](super::Store::news) say that others wrote.
@@ -47,6 +47,12 @@ pub struct Questions {
     pub orphans: Option<usize>,
     /// Whether a marker of a process, or a row of a worker, is older than this.
     pub silent: Option<Millis>,
+    /// Those of a page of queues, by name, that have no jobs. They are held alone.
+    pub empty_queues: Option<QueueSweep>,
+    /// These rows of figures; sorted, each once.
+    pub figures: Vec<FigureKey>,
+    /// Rows of figures that are old enough to be folded or removed.
+    pub old_figures: Vec<FigurePage>,
     /// Candidates for claims; each is answered by itself, so a job may be in several answers.
     pub wants: Vec<Want>,
     /// The payloads of these jobs, which exist; each once. Asked for jobs that this batch itself
@@ -128,6 +134,9 @@ impl Questions {
             dead: batch.admin.iter().filter_map(dead).collect(),
             orphans: batch.purge.map(|purge| purge.limit),
             silent: batch.purge.map(|_| SILENT_KEPT),
+            empty_queues: batch.queue_sweep.clone(),
+            figures: figures(batch),
+            old_figures: batch.purge.map(|_| old_figures()).unwrap_or_default(),
             wants: batch.claims.iter().filter_map(Want::of).collect(),
             payloads: Vec::new(),
             ids: batch.enqueues.len(),
@@ -149,6 +158,7 @@ impl Questions {
         assert!(self.changed.iter().all(named), "a queue that is changed is asked for");
         assert!(self.kinds.is_sorted_by(|a, b| a < b), "kinds are asked for in order, each once");
         assert!(self.workers.is_sorted_by(|a, b| a < b), "workers are asked for in order");
+        assert!(self.figures.is_sorted_by(|a, b| a < b), "figures are asked for in order");
         assert!(self.wants.iter().all(|want| want.limit > 0), "a claim asks for at least one job");
         let finished = |page: &FinishedPage| page.view.state().is_finished();
         assert!(self.finished.iter().all(finished), "only finished jobs grow old");
@@ -193,7 +203,10 @@ fn kinds(batch: &Batch) -> Vec<(QueueName, Kind)> {
 /// The queues that operators change.
 fn changed(batch: &Batch) -> Vec<QueueName> {
     let changed = batch.admin.iter().filter_map(|command| match command {
-        Admin::Pause(name) | Admin::Resume(name) | Admin::SetQueue(name, _) => Some(name.clone()),
+        Admin::Pause(name)
+        | Admin::Resume(name)
+        | Admin::SetQueue(name, _)
+        | Admin::DeleteQueue(name) => Some(name.clone()),
         _ => None,
     });
     sorted(changed.collect())
@@ -203,10 +216,11 @@ fn queues(changed: &[QueueName], kinds: &[(QueueName, Kind)]) -> Vec<QueueName> 
     sorted(kinds.iter().map(|(queue, _)| queue).chain(changed).cloned().collect())
 }
 
-/// The queues that may get a limit by this batch.
+/// The queues that may get a limit by this batch, or may be deleted.
 fn counted(batch: &Batch) -> Vec<QueueName> {
     let limited = batch.admin.iter().filter_map(|command| match command {
         Admin::SetQueue(name, settings) if settings.is_limited() => Some(name.clone()),
+        Admin::DeleteQueue(name) => Some(name.clone()),
         _ => None,
     });
     sorted(limited.collect())
@@ -228,6 +242,17 @@ fn expired(reap: &Reap) -> ExpiredPage {
 fn finished(purge: &Purge) -> Vec<FinishedPage> {
     let page = |(view, age)| FinishedPage { view, age, limit: purge.limit };
     purge.retention.ages().map(page).collect()
+}
+
+fn figures(batch: &Batch) -> Vec<FigureKey> {
+    sorted(
+        batch.figures.iter().map(|added| FigureKey::live(batch.id.process, added.slot)).collect(),
+    )
+}
+
+fn old_figures() -> Vec<FigurePage> {
+    let page = |span: Span| Some(FigurePage { span, age: span.age()?, limit: FIGURE_PAGE });
+    Span::ALL.into_iter().filter_map(page).collect()
 }
 
 fn dead(command: &Admin) -> Option<DeadPage> {

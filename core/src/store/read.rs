@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::{Dump, StoreError, Worker};
-use crate::limits::{LIST_SCAN_ROWS, MISSED_PRESENCES, SHORTEST_SILENCE};
+use super::{Dump, FigureRange, FigureRow, StoreError, Worker};
+use crate::limits::{MISSED_PRESENCES, SHORTEST_SILENCE};
 use crate::{
-    Attempt, Demand, Excerpt, Job, JobId, Kind, Payload, QueueName, QueueRow, SettingKey,
-    SettingValue, View, Wall,
+    Attempt, Demand, Excerpt, IdempotencyKey, Job, JobId, Kind, Payload, QueueName, QueueRow,
+    SettingKey, SettingValue, View, Wall,
 };
 
 /// Reads committed states.
@@ -16,8 +16,9 @@ pub trait Reader {
 
     /// A page of jobs, newest first by the filter's own order, behind `after`.
     ///
-    /// It looks at no more than [`LIST_SCAN_ROWS`](crate::limits::LIST_SCAN_ROWS) rows, so a page
-    /// may hold fewer than `limit` jobs, or none, and still have a `next`.
+    /// A page holds `limit` jobs unless there are fewer, and has a `next` only if there are more.
+    /// Every filter seeks: what a page costs does not grow with the jobs that it leaves out.
+    /// Running jobs, no more than the workers have slots, may all be looked at.
     fn list(
         &mut self,
         filter: &Filter,
@@ -46,6 +47,10 @@ pub trait Reader {
     /// Every setting kept in the store, by name.
     fn settings(&mut self) -> Result<Vec<(SettingKey, SettingValue)>, StoreError>;
 
+    /// Rows of figures, from one state: the ranges in this order, each by slot and process. No job
+    /// is looked at.
+    fn figures(&mut self, ranges: &[FigureRange]) -> Result<Vec<FigureRow>, StoreError>;
+
     /// Everything, in one canonical form. The one read that looks at all rows; for tests and for
     /// checks by an operator.
     fn dump(&mut self) -> Result<Dump, StoreError>;
@@ -58,7 +63,7 @@ pub struct JobDetail {
     pub job: Job,
     /// What it is run with.
     pub payload: Payload,
-    /// What came of it.
+    /// The result of the job; `None` if it is not done or returned none.
     pub result: Option<Payload>,
     /// How far a holder last said it is.
     pub progress: Option<Payload>,
@@ -75,6 +80,10 @@ pub struct Filter {
     pub queue: Option<QueueName>,
     /// Those of this kind.
     pub kind: Option<Kind>,
+    /// Those enqueued with this idempotency key.
+    pub key: Option<IdempotencyKey>,
+    /// The one with this id.
+    pub id: Option<JobId>,
 }
 
 impl Filter {
@@ -83,6 +92,8 @@ impl Filter {
         self.view.is_none_or(|view| job.state.view() == view)
             && self.queue.as_ref().is_none_or(|queue| *queue == job.queue)
             && self.kind.as_ref().is_none_or(|kind| *kind == job.kind)
+            && (self.key.is_none() || self.key == job.idempotency_key)
+            && self.id.is_none_or(|id| id == job.id)
     }
 
     /// The place of a job in this filter's order, which runs from the greatest down: by the instant
@@ -120,7 +131,6 @@ pub struct Listing<'f> {
     limit: usize,
     page: Page,
     place: Option<Cursor>,
-    seen: usize,
     over: bool,
 }
 
@@ -128,15 +138,14 @@ impl<'f> Listing<'f> {
     /// A page of at most `limit` jobs behind `after`.
     pub fn new(filter: &'f Filter, after: Option<Cursor>, limit: usize) -> Self {
         let page = Page::default();
-        Self { filter, limit, page, place: after, seen: 0, over: false }
+        Self { filter, limit, page, place: after, over: false }
     }
 
     /// The place behind which to look next, and how many rows to look at; `None` once the page is
     /// complete.
     pub fn wanted(&self) -> Option<(Option<Cursor>, usize)> {
         let room = self.limit.saturating_add(1) - self.page.jobs.len();
-        let left = LIST_SCAN_ROWS + 1 - self.seen;
-        (!self.over).then(|| (self.place, room.clamp(16, 1_000).min(left)))
+        (!self.over).then(|| (self.place, room.clamp(16, 1_000)))
     }
 
     /// Takes in the rows behind the place that was [`wanted`](Self::wanted). Fewer than were wanted
@@ -145,15 +154,15 @@ impl<'f> Listing<'f> {
         let wanted = self.wanted().map_or(0, |(_, rows)| rows);
         self.over |= jobs.len() < wanted;
         for job in jobs {
-            if self.page.jobs.len() == self.limit || self.seen == LIST_SCAN_ROWS {
-                (self.page.next, self.over) = (self.place, true);
-                return;
-            }
-            self.seen += 1;
-            self.place = Some(self.filter.place(&job));
+            let place = self.filter.place(&job);
             if self.filter.includes(&job) {
+                if self.page.jobs.len() == self.limit {
+                    (self.page.next, self.over) = (self.place, true);
+                    return;
+                }
                 self.page.jobs.push(job);
             }
+            self.place = Some(place);
         }
     }
 
@@ -212,7 +221,7 @@ mod tests {
         let after = |silence| row.last_seen.plus(silence);
         assert!(row.is_alive(after(Millis::seconds(30))));
         assert!(!row.is_alive(after(Millis::new(30_001))));
-        assert!(row.is_alive(Wall::new(0)), "a clock that was set back makes nobody gone");
+        assert!(row.is_alive(Wall::new(0)), "a clock that was set back leaves every worker alive");
     }
 
     #[test]

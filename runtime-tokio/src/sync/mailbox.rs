@@ -1,9 +1,8 @@
 //! The mailbox of the writer thread: many push, one drains everything at once.
 //!
-//! Requests are admitted while there is room; reports are always taken, since what may report is
-//! bounded elsewhere. The admission gate is a flag under the same lock: closing it and putting the
-//! last word behind everything admitted are one step, so nothing admitted is lost and nothing
-//! enters afterwards.
+//! Requests are admitted while there is room. Reports are always taken: their number is bounded by
+//! the leases of this process. Closing the admission gate and appending the last message happen
+//! under one lock, so nothing admitted is lost and nothing is admitted afterwards.
 
 use std::mem;
 use std::task::Waker;
@@ -11,7 +10,7 @@ use std::time::Duration;
 
 use super::{Condvar, Mutex, lock};
 
-/// How much room a piece of mail takes.
+/// The size of a message, or of the mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Weight {
     /// Jobs or commands.
@@ -20,16 +19,16 @@ pub(crate) struct Weight {
     pub(crate) bytes: usize,
 }
 
-/// Why mail was not taken; it comes back.
+/// Why a request was not admitted, with the request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NoEntry<T> {
+pub(crate) enum NotAdmitted<T> {
     /// There is no room now.
     Full(T),
-    /// The gate is closed.
+    /// Admission has ended.
     Closed(T),
 }
 
-/// Whether the gate is open.
+/// What the mailbox takes. It only ever moves down this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Admission {
     /// Requests and reports are taken.
@@ -43,7 +42,7 @@ pub(crate) enum Admission {
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     inner: Mutex<Inner<T>>,
-    mail_came: Condvar,
+    mail_arrived: Condvar,
     room: Weight,
 }
 
@@ -52,39 +51,38 @@ struct Inner<T> {
     mail: Vec<T>,
     used: Weight,
     admission: Admission,
-    /// Whether the writer sleeps, and how much mail wakes it.
+    /// The number of messages that wakes the writer; `None` if it does not sleep.
     asleep: Option<usize>,
-    /// Somebody wants the writer to look at the clock.
-    poked: bool,
-    /// Those who wait for room. All are woken by a drain, which makes all the room there is.
+    /// The writer has to read the clock, even without mail.
+    woken: bool,
+    /// Callers that wait for room. A drain wakes all of them.
     waiting: Vec<Waker>,
 }
 
 impl<T> Mailbox<T> {
-    /// A mailbox with this much room for requests.
     pub(crate) fn new(room: Weight) -> Self {
         let inner = Inner {
             mail: Vec::new(),
             used: Weight::default(),
             admission: Admission::Open,
             asleep: None,
-            poked: false,
+            woken: false,
             waiting: Vec::new(),
         };
-        Self { inner: Mutex::new(inner), mail_came: Condvar::new(), room }
+        Self { inner: Mutex::new(inner), mail_arrived: Condvar::new(), room }
     }
 
-    /// Admits a request if there is room. One that is larger than the whole room is admitted when
-    /// nothing else waits. If there is none, `waker` is kept and called when there may be.
+    /// Admits a request if there is room. A request larger than the mailbox is admitted when the
+    /// mailbox is empty. Without room, `waker` is stored and called when there may be some.
     pub(crate) fn admit(
         &self,
         mail: T,
         weight: Weight,
         waker: Option<&Waker>,
-    ) -> Result<(), NoEntry<T>> {
+    ) -> Result<(), NotAdmitted<T>> {
         let mut inner = lock(&self.inner);
         if inner.admission != Admission::Open {
-            return Err(NoEntry::Closed(mail));
+            return Err(NotAdmitted::Closed(mail));
         }
         let items = inner.used.items + weight.items;
         let bytes = inner.used.bytes.saturating_add(weight.bytes);
@@ -93,27 +91,27 @@ impl<T> Mailbox<T> {
             if let Some(waker) = waker {
                 inner.wait(waker);
             }
-            return Err(NoEntry::Full(mail));
+            return Err(NotAdmitted::Full(mail));
         }
         inner.used = Weight { items, bytes };
         inner.mail.push(mail);
-        self.ring(&mut inner);
+        self.wake_if_due(&mut inner);
         Ok(())
     }
 
-    /// Takes a report, whether there is room or not. It comes back once the mailbox is closed.
+    /// Takes a report, whether there is room or not. Returns it once the mailbox is closed.
     pub(crate) fn report(&self, mail: T) -> Result<(), T> {
         let mut inner = lock(&self.inner);
         if inner.admission == Admission::Closed {
             return Err(mail);
         }
         inner.mail.push(mail);
-        self.ring(&mut inner);
+        self.wake_if_due(&mut inner);
         Ok(())
     }
 
-    /// Closes the gate and puts `last` behind everything that was admitted. Says whether the gate
-    /// was open; `last` goes in as a report either way, unless the mailbox is closed.
+    /// Ends admission and appends `last`. Returns whether admission was open; `last` is appended
+    /// either way, unless the mailbox is closed.
     pub(crate) fn close_gate(&self, last: T) -> bool {
         let mut inner = lock(&self.inner);
         let was_open = inner.admission == Admission::Open;
@@ -122,22 +120,21 @@ impl<T> Mailbox<T> {
         }
         inner.admission = Admission::ReportsOnly;
         inner.mail.push(last);
-        self.ring(&mut inner);
+        self.wake_if_due(&mut inner);
         let waiting = mem::take(&mut inner.waiting);
         drop(inner);
         waiting.into_iter().for_each(Waker::wake);
         was_open
     }
 
-    /// Closes the gate and says `last`, unless the gate was closed before: then somebody else has
-    /// said how it ends.
+    /// Ends admission and appends `last`, unless admission has ended before.
     pub(crate) fn abandon(&self, last: T) {
         if self.admission() == Admission::Open {
             self.close_gate(last);
         }
     }
 
-    /// Closes the mailbox for good and returns what nobody will read.
+    /// Closes the mailbox and returns the unread mail.
     pub(crate) fn close(&self) -> Vec<T> {
         let mut inner = lock(&self.inner);
         inner.admission = Admission::Closed;
@@ -148,28 +145,27 @@ impl<T> Mailbox<T> {
         mail
     }
 
-    /// How much room there is for requests when nothing waits.
+    /// The capacity for requests.
     pub(crate) fn room(&self) -> Weight {
         self.room
     }
 
-    /// How much of the room is taken.
+    /// The part of the capacity in use, including what `drain` was given as `held`.
     pub(crate) fn used(&self) -> Weight {
         lock(&self.inner).used
     }
 
-    /// Whether the gate is open.
     pub(crate) fn admission(&self) -> Admission {
         lock(&self.inner).admission
     }
 
-    /// Moves all mail, in the order it came, to the end of `into`. `held` is the room that earlier
-    /// mail still takes.
+    /// Moves all mail, in order, to the end of `into`. `held` is the size of earlier requests that
+    /// the machine still holds: it stays in use.
     pub(crate) fn drain(&self, into: &mut Vec<T>, held: Weight) {
         let mut inner = lock(&self.inner);
-        inner.poked = false;
+        inner.woken = false;
         inner.used = held;
-        // The two buffers change places, so that neither is allocated anew.
+        // Swap the two buffers, so that both keep their allocation.
         if into.is_empty() {
             mem::swap(into, &mut inner.mail);
         } else {
@@ -183,7 +179,7 @@ impl<T> Mailbox<T> {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Takes out the requests, which are what `is_request` says; reports stay in their order.
+    /// Takes the messages that `is_request` selects; the others stay in their order.
     pub(crate) fn take_requests(&self, is_request: impl FnMut(&mut T) -> bool) -> Vec<T> {
         let mut inner = lock(&self.inner);
         inner.used = Weight::default();
@@ -194,76 +190,78 @@ impl<T> Mailbox<T> {
         requests
     }
 
-    /// Sleeps until there is mail, somebody pokes, or the time is over; not at all if there is
-    /// mail or a poke already. Waking for nothing is possible and harmless.
+    /// Sleeps until there is mail, `wake_writer` is called, or the time is over; not at all if one
+    /// of them has happened. May return early.
     pub(crate) fn sleep(&self, at_most: Option<Duration>) {
         let mut inner = lock(&self.inner);
-        if !inner.mail.is_empty() || inner.poked {
+        if !inner.mail.is_empty() || inner.woken {
             return;
         }
         inner.asleep = Some(1);
         let mut inner = match at_most {
-            None => self.mail_came.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner),
+            None => {
+                self.mail_arrived.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner)
+            }
             Some(time) => {
-                let woken = self.mail_came.wait_timeout(inner, time);
+                let woken = self.mail_arrived.wait_timeout(inner, time);
                 woken.unwrap_or_else(std::sync::PoisonError::into_inner).0
             }
         };
         inner.asleep = None;
     }
 
-    /// How much mail there is.
+    /// Number of waiting messages.
     pub(crate) fn len(&self) -> usize {
         lock(&self.inner).mail.len()
     }
 
-    /// Sleeps until there is so much mail, somebody pokes or closes the gate, or the time is over.
-    /// Says how much there is.
+    /// Sleeps until there are `enough` messages, `wake_writer` is called, admission ends, or the
+    /// time is over. Returns the number of messages.
     pub(crate) fn sleep_until(&self, enough: usize, at_most: Duration) -> usize {
         let mut inner = lock(&self.inner);
         let open = inner.admission == Admission::Open;
-        if open && !inner.poked && inner.mail.len() < enough {
+        if open && !inner.woken && inner.mail.len() < enough {
             inner.asleep = Some(enough);
-            let woken = self.mail_came.wait_timeout(inner, at_most);
+            let woken = self.mail_arrived.wait_timeout(inner, at_most);
             inner = woken.unwrap_or_else(std::sync::PoisonError::into_inner).0;
             inner.asleep = None;
         }
         inner.mail.len()
     }
 
-    /// Looks for a moment, without sleeping, whether there is so much mail.
-    pub(crate) fn look_out(&self, enough: usize) {
-        for _ in 0..LOOKS {
+    /// Waits up to some 100 us for `enough` messages without sleeping.
+    pub(crate) fn spin_until(&self, enough: usize) {
+        for _ in 0..CHECKS {
             if self.len() >= enough {
                 return;
             }
-            (0..BETWEEN_LOOKS).for_each(|_| std::hint::spin_loop());
+            (0..SPINS_PER_CHECK).for_each(|_| std::hint::spin_loop());
         }
     }
 
-    /// Makes the writer look at the clock.
-    pub(crate) fn poke(&self) {
+    /// Wakes the writer to read the clock.
+    pub(crate) fn wake_writer(&self) {
         let mut inner = lock(&self.inner);
-        inner.poked = true;
-        self.ring(&mut inner);
+        inner.woken = true;
+        self.wake_if_due(&mut inner);
     }
 
-    fn ring(&self, inner: &mut Inner<T>) {
-        let now = inner.poked || inner.admission != Admission::Open;
+    fn wake_if_due(&self, inner: &mut Inner<T>) {
+        let now = inner.woken || inner.admission != Admission::Open;
         if inner.asleep.take_if(|enough| now || inner.mail.len() >= *enough).is_some() {
-            self.mail_came.notify_one();
+            self.mail_arrived.notify_one();
         }
     }
 }
 
-/// How often to look before it is quicker to sleep, and how many turns of an idle loop to leave the
-/// lock to others in between. A turn takes 10 to 70 ns, by processor: some 20 to 150 us in all.
-const LOOKS: usize = 50;
-const BETWEEN_LOOKS: usize = 40;
+/// Checks of `spin_until`, and spins between two of them, which leave the lock to others. A spin
+/// takes 10 to 70 ns depending on the processor: 20 to 150 us in all, about what a sleep costs.
+const CHECKS: usize = 50;
+const SPINS_PER_CHECK: usize = 40;
 
 impl<T> Inner<T> {
     fn wait(&mut self, waker: &Waker) {
-        // A caller that asks twice in a row is noted once.
+        // A caller that is polled twice in a row is stored once.
         if self.waiting.last().is_none_or(|last| !last.will_wake(waker)) {
             self.waiting.push(waker.clone());
         }

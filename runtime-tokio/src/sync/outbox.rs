@@ -1,7 +1,7 @@
-//! What the writer thread hands to the delivery task: whole batches, one wake-up each.
+//! The queue from the writer thread to the delivery task: whole batches, one wake-up each.
 //!
-//! Waking a task from outside its runtime is dear, so the writer wakes one task per batch and that
-//! task, inside the runtime, wakes the others.
+//! Waking a task from outside of the tokio runtime is expensive, so the writer wakes one task per
+//! batch, and that task wakes the others from inside.
 
 use std::mem;
 use std::task::{Context, Poll, Waker};
@@ -17,23 +17,22 @@ pub(crate) struct Outbox<T> {
 struct Inner<T> {
     batch: Vec<T>,
     waker: Option<Waker>,
-    /// The sender has said its last word.
+    /// The sender will send nothing more.
     finished: bool,
-    /// The receiver is gone.
-    deaf: bool,
+    receiver_gone: bool,
 }
 
 impl<T> Outbox<T> {
     pub(crate) fn new() -> Self {
-        let inner = Inner { batch: Vec::new(), waker: None, finished: false, deaf: false };
+        let inner = Inner { batch: Vec::new(), waker: None, finished: false, receiver_gone: false };
         Self { inner: Mutex::new(inner) }
     }
 
-    /// Hands over everything in `batch`, which is left empty. Says whether anybody is there to
-    /// take it; if not, `batch` is left as it is.
+    /// Moves everything out of `batch`. Returns false, with `batch` unchanged, if the receiver is
+    /// gone.
     pub(crate) fn send(&self, batch: &mut Vec<T>) -> bool {
         let mut inner = lock(&self.inner);
-        if inner.deaf {
+        if inner.receiver_gone {
             return false;
         }
         if inner.batch.is_empty() {
@@ -47,7 +46,7 @@ impl<T> Outbox<T> {
         true
     }
 
-    /// The sender has said its last word.
+    /// Marks the end: nothing more is sent.
     pub(crate) fn finish(&self) {
         let mut inner = lock(&self.inner);
         inner.finished = true;
@@ -56,8 +55,8 @@ impl<T> Outbox<T> {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Swaps what there is into `into`, which is empty. Ready with false once the sender has
-    /// finished and everything was taken.
+    /// Swaps the waiting batch into `into`, which must be empty. Ready with false once the sender
+    /// has finished and everything was taken.
     pub(crate) fn poll_take(&self, cx: &mut Context<'_>, into: &mut Vec<T>) -> Poll<bool> {
         let mut inner = lock(&self.inner);
         if !inner.batch.is_empty() {
@@ -74,10 +73,10 @@ impl<T> Outbox<T> {
         Poll::Pending
     }
 
-    /// The receiver leaves; returns what it did not take.
+    /// Marks the receiver as gone; returns what it did not take.
     pub(crate) fn leave(&self) -> Vec<T> {
         let mut inner = lock(&self.inner);
-        inner.deaf = true;
+        inner.receiver_gone = true;
         inner.waker = None;
         mem::take(&mut inner.batch)
     }

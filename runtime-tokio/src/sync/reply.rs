@@ -1,7 +1,7 @@
-//! One answer for one caller, who may leave before it comes.
+//! One answer for one caller, which may leave first.
 //!
-//! The answer is either taken by the caller or known to be undeliverable, never both and never
-//! neither: what was claimed for a caller who left must be given back.
+//! An answer is either taken by the caller or returned as undeliverable, exactly one of the two:
+//! jobs claimed for a caller that left must be given back.
 
 use std::mem;
 use std::task::{Context, Poll, Waker};
@@ -17,7 +17,7 @@ pub(crate) struct Reply<T> {
 enum State<T> {
     Waiting(Option<Waker>),
     Ready(T),
-    /// The answer was taken, or the caller is gone.
+    /// The answer was taken, or the caller left.
     Over,
 }
 
@@ -26,7 +26,7 @@ impl<T> Reply<T> {
         Self { state: Mutex::new(State::Waiting(None)) }
     }
 
-    /// Answers. The answer comes back if the caller is gone, or was answered before.
+    /// Answers. Returns the answer if the caller left or was answered before.
     pub(crate) fn fill(&self, answer: T) -> Result<(), T> {
         let mut state = lock(&self.state);
         let State::Waiting(waker) = &mut *state else { return Err(answer) };
@@ -37,7 +37,7 @@ impl<T> Reply<T> {
         Ok(())
     }
 
-    /// The answer, once it is there.
+    /// Takes the answer once it is there. Pending for ever after it was taken.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {
         let mut state = lock(&self.state);
         match &mut *state {
@@ -53,7 +53,7 @@ impl<T> Reply<T> {
         Poll::Pending
     }
 
-    /// The caller leaves. Returns the answer that had come and nobody took.
+    /// Marks the caller as gone. Returns an answer that was not taken.
     pub(crate) fn leave(&self) -> Option<T> {
         match mem::replace(&mut *lock(&self.state), State::Over) {
             State::Ready(answer) => Some(answer),

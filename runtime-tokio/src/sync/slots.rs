@@ -1,7 +1,7 @@
-//! The hand-off from the delivery task to the workers: a line of runs, and the workers that wait.
+//! The queue of runs between the delivery task and the workers.
 //!
-//! A worker leaves only when the line is empty, and either closed or meant for fewer workers; what
-//! was put in line is taken by exactly one worker, or comes back to whoever put it there too late.
+//! A worker ends only when the queue is empty, and closed or meant for fewer workers. A run that
+//! was put is taken by exactly one worker; a run that is put after the close stays with the caller.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -16,23 +16,22 @@ pub(crate) struct Slots<T> {
 
 #[derive(Debug)]
 struct Inner<T> {
-    line: VecDeque<T>,
-    /// By worker: how to wake it, if it waits.
+    runs_waiting: VecDeque<T>,
+    /// By worker; `None` if it does not wait.
     wakers: Vec<Option<Waker>>,
-    /// The workers that wait; the last to come is woken first, while its caches are warm.
+    /// The workers that wait. The last one is woken first, while its caches are warm.
     idle: Vec<usize>,
-    /// By worker: whether it is there.
+    /// By worker: whether its task runs.
     present: Vec<bool>,
-    /// How many workers there should be; those with a greater number leave when they have time.
+    /// The configured number of workers. Workers with this index or above end once idle.
     wanted: usize,
     closed: bool,
 }
 
 impl<T> Slots<T> {
-    /// For this many workers.
     pub(crate) fn new(workers: usize) -> Self {
         let inner = Inner {
-            line: VecDeque::new(),
+            runs_waiting: VecDeque::new(),
             wakers: (0..workers).map(|_| None).collect(),
             idle: Vec::new(),
             present: vec![true; workers],
@@ -42,8 +41,8 @@ impl<T> Slots<T> {
         Self { inner: Mutex::new(inner) }
     }
 
-    /// From now on for this many workers: returns the numbers of those that are to come. Those too
-    /// many leave, each once it has nothing to run.
+    /// Changes the number of workers. Returns the indices of workers to start; surplus workers end
+    /// once they have nothing to run.
     pub(crate) fn resize(&self, workers: usize) -> Vec<usize> {
         let mut inner = lock(&self.inner);
         if inner.closed {
@@ -53,8 +52,8 @@ impl<T> Slots<T> {
         let known = inner.present.len().max(workers);
         inner.present.resize(known, false);
         inner.wakers.resize_with(known, || None);
-        let come: Vec<usize> = (0..workers).filter(|worker| !inner.present[*worker]).collect();
-        for worker in &come {
+        let missing: Vec<usize> = (0..workers).filter(|worker| !inner.present[*worker]).collect();
+        for worker in &missing {
             inner.present[*worker] = true;
         }
         let leaving: Vec<usize> = inner.idle.extract_if(.., |idle| *idle >= workers).collect();
@@ -62,17 +61,17 @@ impl<T> Slots<T> {
             leaving.into_iter().filter_map(|worker| inner.wakers[worker].take()).collect();
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
-        come
+        missing
     }
 
-    /// Puts runs in line and wakes as many workers. They come back if the line is closed.
+    /// Queues runs and wakes as many workers. Returns false, with `runs` unchanged, once closed.
     pub(crate) fn put(&self, runs: &mut Vec<T>) -> bool {
         let mut inner = lock(&self.inner);
         if inner.closed {
             return false;
         }
         let count = runs.len();
-        inner.line.extend(runs.drain(..));
+        inner.runs_waiting.extend(runs.drain(..));
         let from = inner.idle.len().saturating_sub(count);
         let woken: Vec<usize> = inner.idle.split_off(from);
         let wakers: Vec<Waker> =
@@ -82,11 +81,11 @@ impl<T> Slots<T> {
         true
     }
 
-    /// The next run for this worker; none once the line is empty, and closed or meant for fewer.
+    /// The next run for this worker; `None` if the worker has to end.
     pub(crate) fn poll_next(&self, worker: usize, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let mut inner = lock(&self.inner);
         let waited = inner.wakers[worker].is_some();
-        if let Some(run) = inner.line.pop_front() {
+        if let Some(run) = inner.runs_waiting.pop_front() {
             if waited {
                 inner.wakers[worker] = None;
                 inner.idle.retain(|idle| *idle != worker);
@@ -106,17 +105,17 @@ impl<T> Slots<T> {
         Poll::Pending
     }
 
-    /// Closes the line; workers finish what stands in it, then leave.
+    /// Closes the queue. Workers run what is in it, then end.
     pub(crate) fn close(&self) {
         Self::shut(lock(&self.inner));
     }
 
-    /// Closes the line and takes out what stands in it: the workers are gone.
+    /// Closes the queue and takes what is in it, when the workers are gone.
     pub(crate) fn abandon(&self) -> VecDeque<T> {
         let mut inner = lock(&self.inner);
-        let line = mem::take(&mut inner.line);
+        let runs_waiting = mem::take(&mut inner.runs_waiting);
         Self::shut(inner);
-        line
+        runs_waiting
     }
 
     fn shut(mut inner: MutexGuard<'_, Inner<T>>) {

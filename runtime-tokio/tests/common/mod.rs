@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use windlass_core::store::{
-    Batch, Cause, CommitError, Cursor, Dump, Filter, JobDetail, News, Outcomes, Page, Reader,
-    Store, StoreError, WorkerRow,
+    Batch, Cause, CommitError, Cursor, Dump, FigureRange, FigureRow, Filter, JobDetail, News,
+    Outcomes, Page, Reader, Store, StoreError, WorkerRow,
 };
 use windlass_core::{
     Attempt, BatchId, JobId, LeaseToken, Millis, QueueName, QueueRow, SettingKey, SettingValue,
     StateName, Wall,
 };
-use windlass_runtime_tokio::{Context, JobError, Queue};
+use windlass_runtime_tokio::{BoxError, Context, Queue};
 use windlass_store_memory::{Fault, MemoryReader, MemoryStore};
 
 /// How long a test may take, in real time.
@@ -281,6 +281,10 @@ impl Reader for RiggedReader {
         self.inner.settings()
     }
 
+    fn figures(&mut self, ranges: &[FigureRange]) -> Result<Vec<FigureRow>, StoreError> {
+        self.inner.figures(ranges)
+    }
+
     fn dump(&mut self) -> Result<Dump, StoreError> {
         self.inner.dump()
     }
@@ -307,10 +311,10 @@ pub(crate) fn paced() -> (Paced, Pace) {
 }
 
 impl Paced {
-    pub(crate) async fn run(self, ctx: Context) -> Result<(), JobError> {
+    pub(crate) async fn run(self, ctx: Context) -> Result<(), BoxError> {
         let token = LeaseToken { job: ctx.id(), epoch: ctx.epoch() };
-        self.started.send(token).map_err(JobError::retry)?;
-        self.go.acquire().await.map_err(JobError::retry)?.forget();
+        self.started.send(token)?;
+        self.go.acquire().await?.forget();
         Ok(())
     }
 }

@@ -1,6 +1,9 @@
 //! The command line: what can be said. What a command means is in `commands/`.
 //! `serve` is the command if none is given.
 
+pub(crate) mod client;
+pub(crate) mod commands;
+pub(crate) mod out;
 mod serve;
 mod values;
 
@@ -8,17 +11,21 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{
-    about, backup, config, dlq, doctor, enqueue, jobs, list, queue, show, status, top, wait, worker,
+use crate::cli::commands::{
+    about, backup, config, dlq, doctor, enqueue, jobs, list, migrate, queue, restore, show, status,
+    top, wait, worker,
 };
 
+use crate::store::{StoreParser, StoreUrl};
+
 pub(crate) use serve::{LogFormat, ServeArgs};
-pub(crate) use values::{StoreUrl, duration};
+pub(crate) use values::duration;
 
 /// A durable background job queue.
 ///
 /// Without --server a command works on the store itself; servers and workers may run on the same
-/// SQLite file meanwhile. A redb file belongs to one process: ask its server with --server.
+/// SQLite file or PostgreSQL database meanwhile. A redb file belongs to one process: ask its server
+/// with --server.
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, after_help = MORE, help_template = TEMPLATE)]
 pub(crate) struct Cli {
@@ -57,6 +64,8 @@ Upkeep:
   config       Settings: list, get, set, unset
   doctor       Check whether the store agrees with itself
   backup       Copy the store, also while it is in use
+  restore      Put a backup in the place of the store
+  migrate      Bring the schema of the store to the version of this program
 
 This program:
   completions  Print the completions of a shell
@@ -73,22 +82,30 @@ Examples:
   windlass list --state failed
   windlass --server http://127.0.0.1:8080 show 42 --json
 
-Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict, 5 not allowed, 6 unreachable.
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict, 5 not allowed, 6 unreachable,
+124 timed out (wait). An environment variable that is empty counts as not set.
 The token for a server is read from the environment variable WINDLASS_TOKEN.";
 
 /// Whom a command works with, and how it answers.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Target {
-    /// Where jobs are kept: sqlite:PATH or redb:PATH.
+    // Written here, because a comment would want brackets around the address.
     #[arg(
         long,
         global = true,
         env = "WINDLASS_STORE",
+        hide_env_values = true,
         default_value = "sqlite:windlass-data/windlass.db",
-        value_name = "STORE"
+        value_name = "STORE",
+        value_parser = StoreParser,
+        help = "Where jobs are kept: sqlite:PATH, redb:PATH or postgres://USER@HOST/DATABASE"
     )]
     pub(crate) store: StoreUrl,
+    /// Read the password of a PostgreSQL store from this file. Without it: from the URL,
+    /// PGPASSWORD, PGPASSFILE or ~/.pgpass.
+    #[arg(long, global = true, env = "WINDLASS_STORE_PASSWORD_FILE", value_name = "FILE")]
+    pub(crate) store_password_file: Option<PathBuf>,
     // Written here, because a comment would want brackets around the address.
     #[arg(
         long,
@@ -126,6 +143,8 @@ pub(crate) enum Command {
     Config(config::ConfigArgs),
     Doctor(doctor::DoctorArgs),
     Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
+    Migrate(migrate::MigrateArgs),
     Completions(about::CompletionsArgs),
     /// Print the version.
     #[command(after_help = "Examples:\n  windlass version --json")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::values::duration;
+use super::values::{address, duration};
 use crate::kinds::KindArgs;
 use crate::settings::Flags;
 
@@ -19,8 +19,9 @@ use crate::settings::Flags;
 /// --drain-timeout, the rest is given back. A second signal stops at once.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The address to listen on; port 0 takes a free one.
-    #[arg(long, env = "WINDLASS_LISTEN", default_value = "127.0.0.1:8080")]
+    /// The address to listen on, like 127.0.0.1:8080, localhost:8080 or :8080. Without a host it is
+    /// 127.0.0.1; port 0 takes a free one.
+    #[arg(long, env = "WINDLASS_LISTEN", default_value = "127.0.0.1:8080", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// How long running jobs have after a signal, like 30s or 1m30s.
     #[arg(long, env = "WINDLASS_DRAIN_TIMEOUT", default_value = "30s", value_parser = duration)]
@@ -44,6 +45,16 @@ pub(crate) struct ServeArgs {
     /// What is logged: error, warn, info, debug, trace, or a filter like windlass=debug.
     #[arg(long, env = "WINDLASS_LOG_LEVEL", default_value = "info")]
     pub(crate) log_level: String,
+    /// Tell waiting and running times in /metrics by kind, too, up to 200 pairs of queue and kind.
+    #[arg(long, env = "WINDLASS_METRICS_KINDS")]
+    pub(crate) metrics_kinds: bool,
+    /// Refuse to start if the schema of a PostgreSQL store is missing or old, instead of making or
+    /// migrating it: `windlass migrate` does that.
+    #[arg(long, env = "WINDLASS_NO_MIGRATE")]
+    pub(crate) no_migrate: bool,
+    /// What this environment is called; the dashboard shows it beside its name.
+    #[arg(long, env = "WINDLASS_LABEL")]
+    pub(crate) label: Option<String>,
     /// Show what it does: jobs come, run, fail and are tried again, on a store of its own unless
     /// one is given.
     #[arg(long)]

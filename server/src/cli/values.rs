@@ -1,43 +1,25 @@
-//! Values of the command line that are written in a way of their own: stores and lengths of time.
+//! Values of the command line with a syntax of their own: durations, and addresses to listen on.
 
-use std::path::PathBuf;
-use std::str::FromStr;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-/// Which store, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StoreUrl {
-    Sqlite(PathBuf),
-    Redb(PathBuf),
-}
-
-impl FromStr for StoreUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
-            Some(("redb", path)) if !path.is_empty() => Ok(Self::Redb(path.into())),
-            _ => Err("give sqlite:PATH or redb:PATH, like sqlite:windlass-data/windlass.db".into()),
-        }
+/// An address to listen on: an IP address or a name, and a port. Without a host it is 127.0.0.1; of
+/// the addresses of a name, the first with IPv4, or else the first.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
     }
-}
-
-impl StoreUrl {
-    pub(crate) fn path(&self) -> &PathBuf {
-        match self {
-            Self::Sqlite(path) | Self::Redb(path) => path,
-        }
+    let wrong = || format!("{text:?} is not an address; write it like 127.0.0.1:8080 or :8080");
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    if host.is_empty() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-}
-
-impl std::fmt::Display for StoreUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Redb(path) => write!(f, "redb:{}", path.display()),
-        }
-    }
+    let found = (host, port).to_socket_addrs();
+    let found = found.map_err(|error| format!("{host} has no address: {error}"))?;
+    let mut found: Vec<SocketAddr> = found.collect();
+    found.sort_by_key(SocketAddr::is_ipv6);
+    found.first().copied().ok_or_else(|| format!("{host} has no address"))
 }
 
 /// A length of time: numbers with ms, s, m, h or d, like 500ms, 30s or 1h30m.
@@ -73,6 +55,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_address_may_be_a_name_or_a_port_alone() {
+        let loopback = |port| Ok((Ipv4Addr::LOCALHOST, port).into());
+        assert_eq!(address("127.0.0.1:1"), loopback(1));
+        assert_eq!(address("localhost:8080"), loopback(8080));
+        assert_eq!(address(":0"), loopback(0));
+        assert_eq!(address("[::1]:80").unwrap().to_string(), "[::1]:80");
+        for text in ["", "8080", "localhost", "localhost:", ":http", "a b:1", ":70000"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_length_of_time_is_read_with_its_units() {
         assert_eq!(duration("1h30m"), Ok(Duration::from_mins(90)));
         assert_eq!(duration("1500ms"), Ok(Duration::from_millis(1_500)));
@@ -80,16 +74,6 @@ mod tests {
             ["", "30", "s", "3x", "-1s", "1.5s", "99999999999999999999s", "18446744073709551615d"]
         {
             assert!(duration(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_store_is_named_by_its_kind_and_its_path() {
-        let store: StoreUrl = "redb:/x/y".parse().unwrap();
-        assert_eq!(store, StoreUrl::Redb("/x/y".into()));
-        assert_eq!(store.to_string(), "redb:/x/y");
-        for text in ["", "sqlite", "sqlite:", "mysql:x", "/x/y"] {
-            assert!(StoreUrl::from_str(text).is_err(), "{text}");
         }
     }
 }

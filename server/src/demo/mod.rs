@@ -8,7 +8,7 @@ mod tell;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
-use windlass_core::{MaxQueued, Millis, QueueSettings, RetryPolicy, Strategy, View};
+use windlass_core::{MaxQueued, MaxRunning, Millis, QueueSettings, RetryPolicy, Strategy, View};
 use windlass_runtime_tokio::{EnqueueError, NewJob, Queue, Receipt};
 
 use crate::settings::{Id, Value};
@@ -25,6 +25,8 @@ const FIGURES: u64 = 8;
 const WAITING: u64 = 150;
 /// How many the queue that fills up holds.
 const SMALL: u64 = 5;
+/// Jobs that wait in the queue that is paused.
+const IMPORTS: u32 = 12;
 /// How long finished jobs are kept, so that it does not grow either.
 const KEPT: Millis = Millis::minutes(30);
 
@@ -40,8 +42,7 @@ pub(crate) fn settings(flags: &mut Vec<(Id, Value)>) {
 /// Makes jobs until the queue takes no more.
 pub(crate) async fn run(queue: Queue) {
     let mut teller = Teller::new(queue.events(), Instant::now());
-    let full = QueueSettings { max_queued: MaxQueued::new(SMALL).ok(), ..QueueSettings::default() };
-    if queue.set_queue("postcards", full).await.is_err() {
+    if prepare(&queue).await.is_err() {
         return;
     }
     line("jobs come and go now; look around in another terminal meanwhile");
@@ -55,6 +56,30 @@ pub(crate) async fn run(queue: Queue) {
         if turn(&queue, round, &mut teller).await.is_err() {
             return;
         }
+    }
+}
+
+/// Queues with limits, and one that is paused while jobs wait in it.
+async fn prepare(queue: &Queue) -> Result<(), Over> {
+    let full = QueueSettings { max_queued: MaxQueued::new(SMALL).ok(), ..QueueSettings::default() };
+    let few = QueueSettings { concurrency: MaxRunning::new(2).ok(), ..QueueSettings::default() };
+    queue.set_queue("postcards", full).await.map_err(|_| Over)?;
+    queue.set_queue("reports", few).await.map_err(|_| Over)?;
+    queue.pause("imports").await.map_err(|_| Over)?;
+    for number in 0..IMPORTS {
+        let import = NewJob::of("report", &number).map_err(|_| Over)?.queue("imports");
+        taken(queue.try_enqueue(import).await)?;
+    }
+    Ok(())
+}
+
+/// The queue of a kind.
+fn queue_of(kind: &str) -> &'static str {
+    match kind {
+        "email" => "mail",
+        "thumbnail" => "pictures",
+        "report" => "reports",
+        _ => "default",
     }
 }
 
@@ -88,7 +113,7 @@ async fn some_job(queue: &Queue) -> Result<(), Over> {
     let doubling = Strategy::Exponential { factor: 2_000 };
     let waits = RetryPolicy::new(doubling, Millis::seconds(1), Millis::seconds(8), 250);
     let job = NewJob::of(kind, &random(1_000)).map_err(|_| Over)?.priority(priority).max_retries(3);
-    let job = job.retry(waits.unwrap_or_default());
+    let job = job.queue(queue_of(kind)).retry(waits.unwrap_or_default());
     let later = random(4) == 0;
     let delay = Duration::from_millis(u64::from(random(6_000)));
     taken(queue.try_enqueue(if later { job.delay(delay) } else { job }).await).map(drop)

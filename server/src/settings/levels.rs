@@ -147,6 +147,7 @@ impl Levels {
             )
             .expect(WITHIN),
             idempotency_window: self.time(Id::IdempotencyWindow),
+            max_queues: usize::try_from(self.whole(Id::MaxQueues)).expect(WITHIN),
         }
     }
 
@@ -193,7 +194,7 @@ mod tests {
     fn the_defaults_of_the_table_are_those_of_core() {
         let levels = Levels::new(&Given::default(), &[]);
         assert_eq!(levels.policy(), Policy::default());
-        assert_eq!(levels.retention(), Retention::default());
+        assert_eq!(levels.retention(), Retention::USUAL);
         for setting in &TABLE {
             assert_eq!(levels.of(setting.id).origin, Origin::Default, "{}", setting.name);
         }
@@ -257,6 +258,7 @@ mod tests {
             ("job_timeout", "4s"),
             ("visibility_timeout", "5s"),
             ("idempotency_window", "6s"),
+            ("max_queues", "7"),
             ("keep_done", "7s"),
             ("keep_failed", "8s"),
             ("keep_cancelled", "9s"),
@@ -269,6 +271,7 @@ mod tests {
             visibility_timeout: LeaseLength::new(5_000).unwrap(),
             retry: RetryPolicy::new(Strategy::Linear, initial, cap, 500).unwrap(),
             idempotency_window: Millis::seconds(6),
+            max_queues: 7,
         };
         assert_eq!(levels.policy(), wanted);
         let [done, failed, cancelled] = [7, 8, 9].map(|seconds| Some(Millis::seconds(seconds)));

@@ -1,10 +1,11 @@
 //! The table of settings. A setting is added here, and where its value is used: nowhere else.
 
-use windlass_core::limits::MAX_BACKOFF;
+use windlass_core::limits::{MAX_BACKOFF, QUEUES};
+use windlass_core::store::Retention;
 use windlass_core::{JobTimeout, LeaseLength, MaxRetries, Millis};
 
 use super::value::{Type, Value};
-use crate::commands::nearest;
+use crate::cli::commands::nearest;
 
 /// Which setting; also its place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +19,7 @@ pub(crate) enum Id {
     JobTimeout,
     VisibilityTimeout,
     IdempotencyWindow,
+    MaxQueues,
     KeepDone,
     KeepFailed,
     KeepCancelled,
@@ -54,6 +56,9 @@ impl Setting {
     }
 }
 
+/// The greatest number of queues that can be allowed: lists and metrics show every queue.
+const MOST_QUEUES: u64 = 1_000_000;
+
 /// Longest that finished jobs or keys are kept, if they are not kept forever.
 const LONGEST: Millis = Millis::days(3_650);
 
@@ -62,6 +67,13 @@ const fn time(min: Millis, max: Millis) -> Type {
 }
 
 const AGE: Type = Type::Time { min: Millis::seconds(1), max: LONGEST, off: true };
+
+const fn age(kept: Option<Millis>) -> Value {
+    match kept {
+        Some(age) => Value::Time(age),
+        None => Value::Off,
+    }
+}
 
 const fn new(
     id: Id,
@@ -74,7 +86,7 @@ const fn new(
 }
 
 /// Every setting, in the order they are shown.
-pub(crate) static TABLE: [Setting; 15] = [
+pub(crate) static TABLE: [Setting; 16] = [
     new(
         Id::MaxRetries,
         "max_retries",
@@ -138,19 +150,32 @@ pub(crate) static TABLE: [Setting; 15] = [
         Value::Time(Millis::hours(24)),
         "How long an idempotency key is remembered from the creation of its job",
     ),
-    new(Id::KeepDone, "keep_done", AGE, Value::Off, "How long done jobs are kept; off: forever"),
+    new(
+        Id::MaxQueues,
+        "max_queues",
+        Type::Whole { min: 1, max: MOST_QUEUES },
+        Value::Whole(QUEUES as u64),
+        "How many queues the store may have; empty ones without settings vanish",
+    ),
+    new(
+        Id::KeepDone,
+        "keep_done",
+        AGE,
+        age(Retention::USUAL.done),
+        "How long done jobs are kept; off: forever",
+    ),
     new(
         Id::KeepFailed,
         "keep_failed",
         AGE,
-        Value::Off,
+        age(Retention::USUAL.failed),
         "How long dead letters are kept; off: forever",
     ),
     new(
         Id::KeepCancelled,
         "keep_cancelled",
         AGE,
-        Value::Off,
+        age(Retention::USUAL.cancelled),
         "How long cancelled jobs are kept; off: forever",
     ),
     new(

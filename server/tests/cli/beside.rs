@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::common::{Place, STORES, Server};
+use crate::common::{FILES, Place, Server};
 use crate::world::{Mode, World, ran, windlass};
 
 fn nothing(_: &Server) {}
@@ -46,7 +46,7 @@ fn redb_in_use_is_refused_with_the_way_through_its_server() {
 
 #[test]
 fn looking_at_a_store_does_not_make_one() {
-    for store in STORES {
+    for store in FILES {
         let place = Place::new(store);
         for args in [&["list"][..], &["show", "1"], &["queue", "list"], &["cancel", "1"]] {
             let mut command = windlass(&place);

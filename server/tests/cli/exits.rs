@@ -27,6 +27,52 @@ fn what_is_refused_says_so_with_its_exit_code() {
     insta::assert_snapshot!(told);
 }
 
+fn full(server: &Server) {
+    server.send("PUT", "/queues/small", Some(r#"{"max_queued":1}"#));
+    server.enqueue(r#"{"kind":"a","queue":"small"}"#);
+}
+
+#[test]
+fn a_full_queue_is_a_conflict_and_not_an_unreachable_server() {
+    in_every_mode(full, |world| {
+        let ran = world.tell(&["enqueue", "a", "--queue", "small"]);
+        assert_eq!(ran.code, 4, "{}", ran.err);
+        assert!(ran.err.contains("queue small is full"), "{}", ran.err);
+    });
+}
+
+#[test]
+fn an_empty_variable_is_not_set() {
+    let place = Place::new("sqlite");
+    let empty = |args: &[&str]| {
+        let mut command = windlass(&place);
+        command.envs([("WINDLASS_SERVER", ""), ("WINDLASS_STORE", ""), ("WINDLASS_CA", "")]);
+        command.args(args);
+        ran(command, "")
+    };
+    let enqueued = empty(&["enqueue", "a"]);
+    assert_eq!((enqueued.code, enqueued.out.as_str()), (0, "1\n"), "{}", enqueued.err);
+    assert!(place.path("windlass-data/windlass.db").exists(), "the default store is used");
+}
+
+#[test]
+fn a_store_that_an_enqueue_makes_is_named_once() {
+    let place = Place::new("sqlite");
+    let run = |args: &[&str]| {
+        let mut command = windlass(&place);
+        command.args(args);
+        ran(command, "")
+    };
+    let first = run(&["enqueue", "a"]);
+    assert_eq!(first.out, "1\n");
+    assert_eq!(first.err, "made a new store sqlite:windlass-data/windlass.db\n");
+    assert_eq!(run(&["enqueue", "a"]).err, "");
+    std::fs::write(place.path("file"), "").unwrap();
+    let inside = run(&["--store", "sqlite:file/windlass.db", "list"]);
+    assert_eq!(inside.code, 1, "{}", inside.err);
+    assert!(inside.err.contains("Not a directory"), "{}", inside.err);
+}
+
 #[test]
 fn what_cannot_be_understood_is_refused_before_anything_is_opened() {
     let place = Place::new("sqlite");
@@ -127,7 +173,7 @@ fn a_server_that_cannot_be_reached_says_what_to_check() {
 fn a_secure_server_is_trusted_only_with_its_issuer() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/tls");
     let place = Place::new("sqlite");
-    let (cert, key) = (format!("{folder}/cert.pem"), format!("{folder}/key.pem"));
+    let [cert, key] = place.certificate("cert.pem", "key.pem");
     let server = place.start(&["--tls-cert", &cert, "--tls-key", &key]);
     let run = |extra: &[&str]| {
         let url = format!("https://localhost:{}", server.address.port());

@@ -1,9 +1,10 @@
 //! `enqueue --file`: many jobs, of which some may be bad, and which may be sent again.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::common::Server;
-use crate::world::in_every_mode;
+use crate::world::{in_every_mode, with_every_id};
 
 const LINES: &str = r#"{"kind":"a","payload":12345678901234567890123}
 
@@ -18,7 +19,7 @@ fn nothing(_: &Server) {}
 
 #[test]
 fn bad_lines_are_named_and_the_others_stored_once() {
-    let told = in_every_mode(nothing, |world| {
+    let told = with_every_id(nothing, |world| {
         world.tell_with(&["enqueue", "--file", "-", "--resume", "r"], LINES);
         world.tell_with(&["enqueue", "--file", "-", "--resume", "r"], LINES);
         world.tell_with(&["enqueue", "--file", "-", "--json"], LINES);
@@ -41,7 +42,17 @@ fn strict_stops_at_a_bad_line_and_many_lines_are_all_stored() {
         std::fs::write(&path, &lines).unwrap();
         let ran = world.run(&["enqueue", "--file", path.to_str().unwrap(), "--json"]);
         assert_eq!(ran.code, 0, "{}", ran.err);
-        assert_eq!(ran.out, "{\"duplicates\":0,\"enqueued\":12000,\"refused\":0}\n");
+        let said: Vec<serde_json::Value> =
+            ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (summary, stored) = said.split_last().unwrap();
+        let counted = serde_json::json!({"duplicates": 0, "enqueued": 12_000, "refused": 0});
+        assert_eq!(*summary, counted);
+        let ids: BTreeSet<u64> = stored.iter().map(|one| one["id"].as_u64().unwrap()).collect();
+        assert_eq!(ids.len(), 12_000, "every id is named once");
+        assert!(stored.iter().all(|one| one["duplicate"] == false));
+        let numbers: BTreeSet<u64> =
+            stored.iter().map(|one| one["line"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, (1..=12_000).collect());
         let queues: serde_json::Value =
             serde_json::from_str(&world.run(&["queue", "list", "--json"]).out).unwrap();
         assert_eq!(queues["queues"][0]["counts"]["queued"], 12_000);

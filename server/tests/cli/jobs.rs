@@ -1,7 +1,7 @@
 //! Single jobs: adding, looking, explaining, cancelling, replaying, forgetting.
 
 use crate::common::Server;
-use crate::world::in_every_mode;
+use crate::world::{in_every_mode, with_every_id};
 
 fn nothing(_: &Server) {}
 
@@ -26,7 +26,7 @@ fn one_of_each(server: &Server) {
 
 #[test]
 fn a_job_is_added_and_seen() {
-    let told = in_every_mode(nothing, |world| {
+    let told = with_every_id(nothing, |world| {
         world.tell(&["list"]);
         world.tell(&["enqueue", "email", r#"{"to":"ada@example.org","n":1e400}"#]);
         world.tell(&["enqueue", "report", "--delay", "1d", "--queue", "mail", "--key", "k"]);

@@ -25,13 +25,43 @@ fn queues_are_paused_resumed_and_set() {
 #[test]
 fn a_near_miss_is_named_and_a_wrong_setting_refused() {
     let told = in_every_mode(two_queues, |world| {
-        world.tell(&["queue", "pause", "mial"]);
+        assert_eq!(world.tell(&["queue", "pause", "mial"]).code, 3);
+        world.tell(&["queue", "resume", "billing"]);
+        world.tell(&["queue", "set", "mial", "concurrency=1"]);
+        world.tell(&["queue", "pause", "billing", "--create"]);
         world.tell(&["list", "--queue", "report"]);
         world.tell(&["list", "--queue", "billing"]);
         world.tell(&["queue", "set", "mail", "concurency=8"]);
         world.tell(&["queue", "set", "mail", "concurrency=0", "max_retries=-1"]);
         world.tell(&["queue", "set", "mail", "timeout=soon"]);
         world.tell(&["queue", "set", "a/b", "concurrency=1"]);
+    });
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn a_queue_is_deleted_when_it_is_empty_or_by_force_with_what_it_holds() {
+    let told = in_every_mode(two_queues, |world| {
+        world.tell(&["queue", "pause", "empty", "--create"]);
+        world.tell(&["queue", "delete", "empty"]);
+        assert_eq!(world.tell(&["queue", "delete", "empty"]).code, 3);
+        assert_eq!(world.tell(&["queue", "delete", "mail"]).code, 4);
+        assert_eq!(world.tell(&["queue", "delete", "mail", "--force"]).code, 2);
+        world.tell(&["queue", "delete", "mail", "--force", "--yes"]);
+        world.tell(&["queue", "delete", "reports", "--force", "--yes", "--json"]);
+        world.tell(&["queue", "list"]);
+    });
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn a_queue_too_many_is_refused_with_the_setting_that_allows_more() {
+    let told = in_every_mode(two_queues, |world| {
+        world.tell(&["config", "set", "max_queues", "2"]);
+        assert_eq!(world.tell(&["enqueue", "email", "--queue", "third"]).code, 4);
+        world.tell(&["queue", "delete", "mail", "--force", "--yes"]);
+        assert_eq!(world.run(&["enqueue", "email", "--queue", "third"]).code, 0);
+        assert_eq!(world.run(&["enqueue", "email"]).code, 0, "the default queue is always made");
     });
     insta::assert_snapshot!(told);
 }

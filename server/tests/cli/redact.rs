@@ -56,7 +56,14 @@ fn without_instants(line: &str) -> String {
         rest = &from[length..];
     }
     shown.push_str(rest);
-    without_number(&shown, "\"oldest_ready_age_ms\":")
+    without_rates(&without_number(&shown, "\"oldest_ready_age_ms\":"))
+}
+
+/// Rates are those of the last minute, and figures are written up to a second late.
+fn without_rates(line: &str) -> String {
+    let Some((before, after)) = line.split_once("\"rates\":{") else { return line.into() };
+    let rest = after.split_once('}').map_or("", |(_, rest)| rest);
+    format!("{before}\"rates\":<rates>{}", without_rates(rest))
 }
 
 /// Whether this is an instant, as all are written.
@@ -81,7 +88,8 @@ fn without_number(line: &str, behind: &str) -> String {
 fn only_what_differs_from_run_to_run_is_replaced() {
     let line = " 1  queued  mail  3s ago   due in 4m 59s: 2026 is on";
     assert_eq!(redacted(line), "1  queued  mail  <age>  due in <age>: 2026 is on\n");
-    let line = r#"{"at":"2026-01-02T03:04:05.678Z","oldest_ready_age_ms":17,"n":20}"#;
-    let expected = r#"{"at":"<time>","oldest_ready_age_ms":<age>,"n":20}"#;
+    let line =
+        r#"{"at":"2026-01-02T03:04:05.678Z","oldest_ready_age_ms":17,"rates":{"x":1},"n":20}"#;
+    let expected = r#"{"at":"<time>","oldest_ready_age_ms":<age>,"rates":<rates>,"n":20}"#;
     assert_eq!(redacted(line), format!("{expected}\n"));
 }

@@ -49,8 +49,12 @@ fn a_wait_ends_by_its_own_time_and_with_the_server() {
     for mode in [Mode::Sqlite, Mode::Redb, Mode::Server] {
         let world = World::new(mode, one);
         let ran = world.run(&["wait", "1", "--timeout", "50ms"]);
-        assert_eq!(ran.code, 1);
+        assert_eq!(ran.code, 124);
         assert!(ran.err.contains("job 1 is still queued after 50ms"), "{}", ran.err);
+        let ran = world.run(&["wait", "1", "--timeout", "50ms", "--json"]);
+        assert_eq!((ran.code, ran.out.as_str()), (124, ""), "no job, so it did not finish");
+        let problem: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+        assert_eq!(problem["type"], "urn:windlass:error:timed-out");
         let Some(server) = &world.server else { continue };
         let waiting = waits(&world.place, server, false, "1");
         // Whether it has been asked by now or not, there is nobody to wait for.

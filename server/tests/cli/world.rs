@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use windlass_tests::postgres_server::PostgresServer;
+
 use crate::common::{Place, Server};
 use crate::redact::redacted;
 
@@ -12,10 +14,15 @@ use crate::redact::redacted;
 pub(crate) enum Mode {
     Sqlite,
     Redb,
+    Postgres,
     Server,
 }
 
-pub(crate) const MODES: [Mode; 3] = [Mode::Sqlite, Mode::Redb, Mode::Server];
+/// Every mode there is here.
+fn modes() -> Vec<Mode> {
+    let postgres = PostgresServer::shared().map(|_| Mode::Postgres);
+    [Mode::Sqlite, Mode::Redb, Mode::Server].into_iter().chain(postgres).collect()
+}
 
 /// A store with what a story begins with.
 pub(crate) struct World {
@@ -35,7 +42,11 @@ pub(crate) struct Ran {
 impl World {
     /// A store that a server has filled. In the direct modes the server is gone.
     pub(crate) fn new(mode: Mode, fill: fn(&Server)) -> Self {
-        let place = Place::new(if mode == Mode::Redb { "redb" } else { "sqlite" });
+        let place = Place::new(match mode {
+            Mode::Sqlite | Mode::Server => "sqlite",
+            Mode::Redb => "redb",
+            Mode::Postgres => "postgres",
+        });
         let server = place.start(&[]);
         fill(&server);
         let told = String::new();
@@ -89,16 +100,26 @@ impl World {
 
 /// Tells a story in every mode; all must tell the same, and it is returned.
 pub(crate) fn in_every_mode(fill: fn(&Server), story: fn(&mut World)) -> String {
-    let told = MODES.map(|mode| {
+    in_modes(&modes(), fill, story)
+}
+
+/// The same for a story in which commands are refused or find a duplicate, and then others tell the
+/// next id: PostgreSQL leaves the ids out that were not used.
+pub(crate) fn with_every_id(fill: fn(&Server), story: fn(&mut World)) -> String {
+    in_modes(&[Mode::Sqlite, Mode::Redb, Mode::Server], fill, story)
+}
+
+fn in_modes(modes: &[Mode], fill: fn(&Server), story: fn(&mut World)) -> String {
+    let tell = |mode| {
         let mut world = World::new(mode, fill);
         story(&mut world);
         redacted(&world.told)
-    });
-    for (mode, other) in MODES.iter().zip(&told).skip(1) {
-        assert_eq!(*other, told[0], "{mode:?} (left) differs from {:?} (right)", MODES[0]);
+    };
+    let first = tell(Mode::Sqlite);
+    for mode in modes.iter().skip(1) {
+        assert_eq!(tell(*mode), first, "{mode:?} (left) differs from sqlite (right)");
     }
-    let [told, ..] = told;
-    told
+    first
 }
 
 /// The binary, without anything of the environment that it would listen to.

@@ -10,12 +10,26 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use windlass_tests::postgres_server::PostgresServer;
 
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The stores that every test of the contract runs on.
-pub(crate) const STORES: [&str; 2] = ["sqlite", "redb"];
+/// The stores in files.
+pub(crate) const FILES: [&str; 2] = ["sqlite", "redb"];
+
+/// The stores that every test of the contract runs on. Where PostgreSQL is not installed, that is
+/// said and it is left out; in CI it is a failure.
+pub(crate) fn stores() -> Vec<&'static str> {
+    let postgres = PostgresServer::shared().map(|_| "postgres");
+    FILES.into_iter().chain(postgres).collect()
+}
+
+/// A store of its own on the server of this process, with ids as other stores give them.
+fn postgres_url() -> String {
+    let server = PostgresServer::shared().expect("who asks for it knows that it is there");
+    format!("{}&id_block=1", server.url(&server.new_schema()))
+}
 
 /// A folder with a store, on which servers are started one after the other.
 pub(crate) struct Place {
@@ -26,12 +40,24 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new(store: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = format!("{store}:{}", dir.path().join("data/jobs.db").display());
+        let store = match store {
+            "postgres" => postgres_url(),
+            file => format!("{file}:{}", dir.path().join("data/jobs.db").display()),
+        };
         Self { dir, store }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Copies a certificate and its key from `tests/e2e/tls/` to where a server reads them.
+    pub(crate) fn certificate(&self, cert: &str, key: &str) -> [String; 2] {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/tls");
+        [("server.pem", cert), ("server-key.pem", key)].map(|(name, fixture)| {
+            let text = std::fs::read_to_string(format!("{folder}/{fixture}")).unwrap();
+            self.private_file(name, &text).to_str().unwrap().to_owned()
+        })
     }
 
     /// A file that only its owner can read.
@@ -369,7 +395,8 @@ impl Client {
         (length > 0).then_some(chunk)
     }
 
-    fn line(&mut self) -> Option<String> {
+    /// The next line of a stream; nothing at its end.
+    pub(crate) fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         let read = self.reader.read_line(&mut line).ok()?;
         (read > 0).then(|| line.trim_end().into())

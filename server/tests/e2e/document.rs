@@ -26,7 +26,9 @@ fn every_documented_example_is_answered_as_documented() {
             .replace("{id}", &id.to_string())
             .replace("{queue}", "default")
             .replace("{worker}", "w-1")
-            .replace("{name}", "max_retries");
+            .replace("{name}", "max_retries")
+            .replace("{build}", "0")
+            .replace("{file}", "app.js");
         let body = example.map(|example| example.to_string().replace("1.1", &token));
         let reply = server.send(&method, &path, body.as_deref());
         let operation = &document["paths"][&template][method.to_lowercase()];

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::common::{Client, Place, STORES, Server};
+use crate::common::{Client, FILES, Place, Server, stores};
 
 /// Enqueues with a key of its own each until the server is gone. Returns the ids that were
 /// acknowledged, by key.
@@ -117,7 +117,7 @@ fn all_jobs(server: &Server) -> BTreeMap<u64, Value> {
 
 #[test]
 fn a_kill_under_load_loses_nothing_and_gives_no_job_two_verdicts() {
-    for store in STORES {
+    for store in stores() {
         let place = Place::new(store);
         let (mut acknowledged, mut settled) = (BTreeMap::new(), Vec::new());
         for round in 0..6 {
@@ -184,7 +184,7 @@ fn drain(server: &Server, jobs: usize) {
 
 #[test]
 fn a_signal_under_load_ends_in_order_and_everything_acknowledged_is_there() {
-    for store in STORES {
+    for store in stores() {
         for signal in ["-TERM", "-INT"] {
             let place = Place::new(store);
             let server = place.start(&[]);
@@ -211,7 +211,7 @@ fn a_signal_under_load_ends_in_order_and_everything_acknowledged_is_there() {
 
 #[test]
 fn leases_of_remote_workers_outlive_a_restart() {
-    for store in STORES {
+    for store in stores() {
         let place = Place::new(store);
         let server = place.start(&[]);
         let id = server.enqueue("{}");
@@ -228,7 +228,7 @@ fn leases_of_remote_workers_outlive_a_restart() {
 
 #[test]
 fn a_signal_right_after_the_start_ends_cleanly() {
-    for store in STORES {
+    for store in stores() {
         let place = Place::new(store);
         for _ in 0..5 {
             let server = place.start(&[]);
@@ -309,7 +309,7 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
 
 #[test]
 fn a_store_that_is_taken_away_is_noticed_and_nothing_is_acknowledged() {
-    for store in STORES {
+    for store in FILES {
         let place = Place::new(store);
         let server = place.start(&[]);
         server.enqueue("{}");

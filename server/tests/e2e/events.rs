@@ -1,6 +1,8 @@
 //! The stream of events: what it says, where it goes on, when it ends.
 
-use crate::common::{Client, STORES, Server};
+use std::process::Command;
+
+use crate::common::{Client, Server, stores};
 
 /// Reads a stream until it holds this text.
 fn until(client: &mut Client, text: &str) -> String {
@@ -28,7 +30,7 @@ fn ids(said: &str) -> Vec<u64> {
 
 #[test]
 fn changes_are_told_in_order_and_replayed_to_one_who_comes_back() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::new(store);
         let mut client = listen(&server, &[]);
         let id = server.enqueue(r#"{"kind":"email"}"#);
@@ -99,7 +101,7 @@ fn one_who_does_not_read_is_cut_off_and_others_are_told_everything() {
 
 #[test]
 fn a_shutdown_ends_streams_and_polls_at_once() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::with(store, &["--drain-timeout", "25s"]);
         let mut stream = listen(&server, &[]);
         let mut poll = server.connect();
@@ -113,4 +115,19 @@ fn a_shutdown_ends_streams_and_polls_at_once() {
         assert_eq!(status.code(), Some(0), "{said}");
         assert!(!said.contains("were cut"), "they ended by themselves: {said}");
     }
+}
+
+/// Each change by another process was a `reset`, four times a second, which had every client read
+/// everything again.
+#[test]
+fn what_another_process_changes_is_one_hint_that_names_the_queue() {
+    let (place, server) = Server::new("sqlite");
+    let mut client = listen(&server, &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.args(["--store", &place.store, "enqueue", "email", "{}", "--queue", "elsewhere"]);
+    assert!(command.output().unwrap().status.success());
+    let said = until(&mut client, "event: changed");
+    let said = if said.ends_with("\n\n") { said } else { said + &until(&mut client, "\n\n") };
+    assert!(said.contains(r#"data: {"queues":["elsewhere"],"more":false}"#), "{said}");
+    assert!(!said.contains("event: reset"), "{said}");
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::{Place, STORES, Server, piped};
+use crate::common::{FILES, Place, Server, piped};
 
 /// A server whose store lies on a small disk of its own, in a mount namespace that ends with it.
 fn on_small_disk(place: &Place) -> Server {
@@ -41,7 +41,7 @@ fn fill(file: &Path, bytes: usize) {
 
 #[test]
 fn a_full_disk_refuses_new_jobs_keeps_the_old_ones_and_heals_by_itself() {
-    for store in STORES {
+    for store in FILES {
         let place = Place::new(store);
         let server = on_small_disk(&place);
         let (others, last) = (inside(&place, &server, "others"), inside(&place, &server, "last"));
@@ -59,9 +59,12 @@ fn a_full_disk_refuses_new_jobs_keeps_the_old_ones_and_heals_by_itself() {
         assert_eq!(refused.refused(), (507, "store-full".into()), "{store}: {}", refused.text());
         assert!(acknowledged.len() > 10, "{store}: {}", acknowledged.len());
 
-        // Stored jobs have the space that new ones were refused.
+        // Stored jobs have the space that new ones were refused; the server is ready for that.
         for _ in 0..10 {
+            let ready = server.get("/readyz");
+            assert_eq!((ready.status, &ready.json()["enqueues"]), (200, &Value::Bool(false)));
             complete(&server, &server.claim("w", 1)[0]);
+            assert_eq!(server.post("/jobs", &body).status, 507);
         }
 
         // Then others take the last byte.
@@ -82,6 +85,7 @@ fn a_full_disk_refuses_new_jobs_keeps_the_old_ones_and_heals_by_itself() {
         }
         std::fs::remove_file(&others).unwrap();
         server.enqueue(&body);
+        assert_eq!(server.get("/readyz").json()["enqueues"], true);
     }
 }
 
@@ -89,4 +93,35 @@ fn complete(server: &Server, job: &Value) {
     let body = format!(r#"{{"token":{}}}"#, job["lease"]["token"]);
     let reply = server.post(&format!("/jobs/{}/complete", job["id"]), &body);
     assert_eq!(reply.status, 200, "{}", reply.text());
+}
+
+#[test]
+fn a_backup_that_has_no_room_is_refused_before_anything_is_copied() {
+    for store in FILES {
+        let place = Place::new(store);
+        let server = on_small_disk(&place);
+        fill(&inside(&place, &server, "others"), 64 << 20);
+        let body = format!(r#"{{"payload":"{}"}}"#, "x".repeat(500_000));
+        while server.post("/jobs", &body).status == 202 {}
+        let refused = server.get("/backup");
+        assert_eq!(refused.refused(), (507, "store-full".into()), "{store}: {}", refused.text());
+        assert!(refused.text().contains("the copy takes up to"), "{store}: {}", refused.text());
+        let left = std::fs::read_dir(inside(&place, &server, "")).unwrap();
+        let names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(names.filter(|name| name.contains("backup")).count(), 0, "{store}");
+    }
+}
+
+#[test]
+fn a_head_of_a_backup_or_a_check_neither_copies_nor_reads() {
+    let (_place, server) = Server::new("sqlite");
+    for path in ["/backup", "/doctor"] {
+        let mut client = server.connect();
+        let request = format!("HEAD {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        assert!(client.raw(request.as_bytes()));
+        let (status, headers) = client.head().unwrap();
+        assert_eq!(status, 200, "{path}");
+        // Its length is known only once it was made.
+        assert!(headers.iter().all(|(name, _)| name != "content-length"), "{path}: {headers:?}");
+    }
 }

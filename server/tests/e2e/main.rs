@@ -2,15 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod access;
-#[cfg(feature = "browser")]
-mod browser;
 mod common;
+mod dashboard;
 mod document;
 mod ending;
 mod events;
 mod full;
 mod kinds;
 mod limits;
+mod memory;
+mod metrics;
 mod routes;
 mod secure;
 mod verdicts;

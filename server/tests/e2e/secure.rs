@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -9,15 +11,77 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::common::{PATIENCE, Place};
+use crate::common::{PATIENCE, Place, Server};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/tls");
+
+fn secured(place: &Place, cert: &str, key: &str) -> Server {
+    let [cert, key] = place.certificate(cert, key);
+    place.start(&["--tls-cert", &cert, "--tls-key", &key])
+}
+
+/// What `windlass --server https://... status` says with this --ca.
+fn status(address: &str, ca: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.args(["--server", address, "--ca", &format!("{FOLDER}/{ca}"), "status"]);
+    let output = command.env_remove("WINDLASS_TOKEN").output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_certificate_of_openssl_req_x509_serves_and_is_its_own_ca() {
+    let place = Place::new("sqlite");
+    let server = secured(&place, "self.pem", "self-key.pem");
+    for host in ["localhost", "127.0.0.1"] {
+        let address = format!("https://{host}:{}", server.address.port());
+        let (code, said) = status(&address, "self.pem");
+        assert_eq!(code, Some(0), "{said}");
+        let (code, said) = status(&address, "ca.pem");
+        assert_eq!(code, Some(6), "only the very certificate is trusted");
+        assert!(said.contains("--ca FILE"), "{said}");
+    }
+}
+
+#[test]
+fn a_certificate_without_the_servers_name_is_refused_with_what_to_change() {
+    let place = Place::new("sqlite");
+    let server = secured(&place, "nameless.pem", "nameless-key.pem");
+    let address = format!("https://localhost:{}", server.address.port());
+    let (code, said) = status(&address, "nameless.pem");
+    assert_eq!(code, Some(6));
+    assert!(said.contains("-addext subjectAltName=DNS:localhost"), "{said}");
+}
+
+#[test]
+fn a_hangup_reloads_the_certificate_and_a_bad_one_leaves_the_old_in_place() {
+    let place = Place::new("sqlite");
+    let mut server = secured(&place, "self.pem", "self-key.pem");
+    let address = format!("https://localhost:{}", server.address.port());
+    place.certificate("cert.pem", "self-key.pem");
+    server.signal("-HUP");
+    server.wait_for_log("the certificate stays as it was");
+    assert_eq!(status(&address, "self.pem").0, Some(0));
+    place.certificate("cert.pem", "key.pem");
+    server.signal("-HUP");
+    server.wait_for_log("the certificate was reloaded");
+    assert_eq!(status(&address, "self.pem").0, Some(6));
+    assert_eq!(status(&address, "ca.pem").0, Some(0));
+}
+
+#[test]
+fn a_key_that_others_can_read_is_refused_with_what_to_do() {
+    let place = Place::new("sqlite");
+    let [cert, key] = place.certificate("cert.pem", "key.pem");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let (code, said) = place.refused(&["--tls-cert", &cert, "--tls-key", &key]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains(&format!("chmod o-rwx {key}")), "{said}");
+}
 
 #[test]
 fn requests_are_served_over_tls_and_plain_ones_are_not() {
     let place = Place::new("sqlite");
-    let (cert, key) = (format!("{FOLDER}/cert.pem"), format!("{FOLDER}/key.pem"));
-    let server = place.start(&["--tls-cert", &cert, "--tls-key", &key]);
+    let server = secured(&place, "cert.pem", "key.pem");
     let mut roots = RootCertStore::empty();
     let ca = CertificateDer::from_pem_file(format!("{FOLDER}/ca.pem")).unwrap();
     roots.add(ca).unwrap();

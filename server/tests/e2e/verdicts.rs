@@ -1,10 +1,10 @@
 //! Waiting for a verdict over HTTP: answered with it, when the time is over, or at the end.
 
-use crate::common::{STORES, Server};
+use crate::common::{Server, stores};
 
 #[test]
 fn a_wait_is_answered_with_the_verdict_and_not_before() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::new(store);
         let id = server.enqueue(r#"{"kind":"a"}"#);
         let mut waiting = server.connect();

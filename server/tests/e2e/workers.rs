@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 use windlass_core::limits::CLAIM_BYTES;
 
-use crate::common::{Client, Place, STORES, Server};
+use crate::common::{Client, Place, Server, stores};
 
 fn token(job: &Value) -> String {
     job["lease"]["token"].as_str().unwrap().into()
@@ -19,7 +19,7 @@ fn report(server: &Server, job: &Value, verb: &str, rest: &str) -> crate::common
 
 #[test]
 fn a_waiting_poll_gets_a_job_as_soon_as_one_comes() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::new(store);
         let mut worker = server.connect();
         let body = r#"{"worker":"w","wait_ms":30000}"#;
@@ -58,7 +58,7 @@ fn a_poll_without_jobs_ends_with_an_empty_list_and_clamps_its_wait() {
 
 #[test]
 fn verdicts_move_the_job_and_the_same_one_again_gets_the_same_answer() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::new(store);
         for _ in 0..4 {
             server.enqueue(r#"{"max_retries":1,"retry":{"strategy":"fixed","initial_ms":60000}}"#);
@@ -91,8 +91,76 @@ fn verdicts_move_the_job_and_the_same_one_again_gets_the_same_answer() {
 }
 
 #[test]
+fn a_failure_carries_its_exit_code_and_output_and_says_when_to_try_again() {
+    let body = r#"{"retry":{"strategy":"fixed","initial_ms":1}}"#;
+    let details =
+        r#""error":"exit 3","retry_in_ms":3600000,"exit_code":3,"stdout":"o","stderr":"e""#;
+    for store in stores() {
+        let (_place, server) = Server::new(store);
+        let ids = [server.enqueue(body), server.enqueue(body)];
+        let jobs = server.claim("w", 2);
+        let failed = report(&server, &jobs[0], "fail", &format!(",{details}"));
+        assert_eq!(failed.json(), json!({"state": "queued"}));
+        let listed = format!(r#"{{"token":"{}","verdict":"fail",{details}}}"#, token(&jobs[1]));
+        let listed = server.post("/jobs/reports", &format!(r#"{{"reports":[{listed}]}}"#));
+        assert_eq!(listed.json(), json!({"results": [{"state": "queued"}]}));
+        for id in ids {
+            let job = server.job(id);
+            assert!(job["run_at"].as_str() > job["updated_at"].as_str(), "{job}");
+            let attempts = server.get(&format!("/jobs/{id}/attempts")).json();
+            let attempt = &attempts["attempts"][0];
+            assert_eq!(attempt["exit_code"], 3, "{attempt}");
+            assert_eq!((&attempt["stdout"], &attempt["stderr"]), (&json!("o"), &json!("e")));
+        }
+        assert!(server.claim("w", 1).is_empty(), "an hour has not passed");
+    }
+}
+
+#[test]
+fn the_details_of_a_failure_are_checked_and_belong_to_no_other_verdict() {
+    let (_place, server) = Server::new("sqlite");
+    server.enqueue("{}");
+    let job = &server.claim("w", 1)[0];
+    let bad = report(&server, job, "fail", r#","error":"x","retry_in_ms":-1"#);
+    assert_eq!(bad.pointers(), ["/retry_in_ms"]);
+    let wrong = format!(
+        r#"{{"reports":[{{"token":"{}","verdict":"complete","exit_code":1}}]}}"#,
+        token(job)
+    );
+    let wrong = server.post("/jobs/reports", &wrong).json();
+    assert_eq!(wrong["results"][0]["error"]["errors"][0]["pointer"], "/exit_code", "{wrong}");
+}
+
+#[test]
+fn a_lost_lease_says_how_it_was_lost() {
+    for store in stores() {
+        let (_place, server) = Server::new(store);
+        let ids: Vec<u64> = (0..2).map(|_| server.enqueue("{}")).collect();
+        let jobs = server.claim("w", 2);
+        report(&server, &jobs[0], "complete", "");
+        server.post(&format!("/jobs/{}/cancel", ids[1]), "");
+        for (job, reason) in jobs.iter().zip(["settled", "cancelled"]) {
+            let reply = report(&server, job, "release", "");
+            assert_eq!(reply.refused(), (409, "lease-lost".into()));
+            assert_eq!(reply.json()["reason"], reason);
+        }
+    }
+}
+
+#[test]
+fn a_star_polls_every_queue() {
+    let (_place, server) = Server::new("sqlite");
+    server.enqueue(r#"{"queue":"a"}"#);
+    server.enqueue(r#"{"queue":"b"}"#);
+    let all = server.post("/jobs/poll", r#"{"worker":"w","queues":["*"],"max":9}"#).json();
+    assert_eq!(all["jobs"].as_array().map(Vec::len), Some(2), "{all}");
+    let mixed = server.post("/jobs/poll", r#"{"worker":"w","queues":["a","*"]}"#);
+    assert_eq!(mixed.pointers(), ["/queues/1"]);
+}
+
+#[test]
 fn a_heartbeat_extends_the_lease_and_shows_progress_until_the_job_is_cancelled() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::new(store);
         let id = server.enqueue("{}");
         let job = &server.claim("w", 1)[0];
@@ -115,7 +183,7 @@ fn a_heartbeat_extends_the_lease_and_shows_progress_until_the_job_is_cancelled()
 
 #[test]
 fn a_stale_token_does_not_touch_the_job_of_its_new_holder() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::new(store);
         let id = server.enqueue("{}");
         let old = server.claim("old", 1).remove(0);
@@ -152,7 +220,7 @@ fn a_lease_that_ran_out_is_run_again_and_its_holder_is_refused() {
 
 #[test]
 fn reports_are_recorded_in_one_commit_each_with_its_own_answer() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::new(store);
         for _ in 0..4 {
             server.enqueue(r#"{"max_retries":0}"#);
@@ -185,7 +253,7 @@ fn reports_are_recorded_in_one_commit_each_with_its_own_answer() {
 
 #[test]
 fn what_a_poll_waits_for_is_given_back_when_its_client_leaves() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::new(store);
         let mut gone = server.connect();
         gone.ask("POST", "/jobs/poll", &[], Some(r#"{"worker":"gone","wait_ms":30000}"#));
@@ -203,7 +271,7 @@ fn what_a_poll_waits_for_is_given_back_when_its_client_leaves() {
 
 #[test]
 fn claims_whose_answer_cannot_be_written_are_given_back_at_once() {
-    for store in STORES {
+    for store in stores() {
         let place = Place::new(store);
         let mut server = place.start(&["--write-timeout", "1s"]);
         // More than a socket holds, for a client that never reads.
@@ -225,7 +293,7 @@ fn claims_whose_answer_cannot_be_written_are_given_back_at_once() {
 
 #[test]
 fn a_poll_for_many_large_jobs_gets_as_many_as_fit_and_the_next_one_the_rest() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::new(store);
         let payload = "x".repeat(1_000_000);
         let body = format!(r#"{{"payload":"{payload}"}}"#);
@@ -251,7 +319,7 @@ fn a_poll_for_many_large_jobs_gets_as_many_as_fit_and_the_next_one_the_rest() {
 
 #[test]
 fn several_workers_share_the_jobs_and_nobody_gets_one_twice() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::new(store);
         let jobs = vec!["{}"; 500].join(",");
         assert_eq!(server.post("/jobs/batch", &format!(r#"{{"jobs":[{jobs}]}}"#)).status, 202);
@@ -290,7 +358,7 @@ fn several_workers_share_the_jobs_and_nobody_gets_one_twice() {
 
 #[test]
 fn a_flood_is_refused_by_name_and_what_was_taken_is_there() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::with(store, &["--mailbox", "1"]);
         let flood = |address| {
             let mut client = Client::to(address);
@@ -340,4 +408,79 @@ fn a_job_is_explained_by_the_workers_of_every_process_on_the_store() {
     let row = row.unwrap();
     assert_eq!((&row["queues"], &row["kinds"]), (&json!(["mail"]), &json!(["send"])));
     assert_eq!((&row["slots"], &row["alive"]), (&json!(5), &json!(true)));
+}
+
+#[test]
+fn reports_take_heartbeats_beside_verdicts_with_one_result_each() {
+    for store in stores() {
+        let (_place, server) = Server::new(store);
+        server.enqueue("{}");
+        server.enqueue("{}");
+        let jobs = server.claim("w", 2);
+        let [one, two] = [token(&jobs[0]), token(&jobs[1])];
+        let body = json!({"reports": [
+            {"token": one, "verdict": "heartbeat", "extend_ms": 600_000, "progress": {"done": 3}},
+            {"token": two, "verdict": "complete"},
+            {"token": two, "verdict": "heartbeat"},
+            {"token": one, "verdict": "heartbeat", "extend_ms": 5},
+            {"token": one, "verdict": "heartbeat", "error": "x"},
+            {"token": one, "verdict": "complete", "progress": 1},
+        ]});
+        let reply = server.post("/jobs/reports", &body.to_string()).json();
+        let results = reply["results"].as_array().unwrap();
+        assert_eq!(results.len(), 6);
+        assert_eq!(results[0]["lease"]["token"], one.as_str());
+        assert_ne!(results[0]["lease"]["until"], jobs[0]["lease"]["until"], "it is extended");
+        assert_eq!(results[1], json!({"state": "done"}));
+        assert_eq!(results[2]["error"]["type"], "urn:windlass:error:lease-lost");
+        assert_eq!(results[2]["error"]["reason"], "settled");
+        for (at, pointer) in [(3, "/extend_ms"), (4, "/error"), (5, "/progress")] {
+            assert_eq!(results[at]["error"]["errors"][0]["pointer"], pointer, "{reply}");
+        }
+        assert_eq!(server.job(jobs[0]["id"].as_u64().unwrap())["progress"], json!({"done": 3}));
+    }
+}
+
+#[test]
+fn a_job_that_is_claimed_again_tells_what_earlier_attempts_left() {
+    for store in stores() {
+        let (_place, server) = Server::new(store);
+        server.enqueue(r#"{"max_retries":3}"#);
+        let first = server.claim("w", 1).remove(0);
+        assert_eq!((&first["attempts"], &first["last_error"]), (&json!(1), &Value::Null));
+        assert_eq!(report(&server, &first, "heartbeat", r#","progress":{"at":7}"#).status, 200);
+        let failed = r#","error":"no route","retry_in_ms":0"#;
+        assert_eq!(report(&server, &first, "fail", failed).status, 200);
+        let again = server.claim("w", 1).remove(0);
+        assert_eq!(again["attempts"], 2);
+        assert_eq!(again["last_error"], "no route");
+        assert_eq!(again["progress"], json!({"at": 7}));
+    }
+}
+
+#[test]
+fn the_scope_work_reads_the_jobs_it_holds_and_no_others() {
+    let place = Place::new("sqlite");
+    let tokens = "op admin s3cret-admin-token\nworker work s3cret-worker-token\n";
+    let file = place.private_file("tokens", tokens);
+    let server = place.start(&["--token-file", file.to_str().unwrap()]);
+    let ask = |who: &str, method: &str, path: &str, body: Option<&str>| {
+        let bearer = format!("Bearer s3cret-{who}-token");
+        server.connect().send(method, path, &[("authorization", &bearer)], body)
+    };
+    let made = ask("admin", "POST", "/jobs", Some(r#"{"payload":{"secret":1}}"#)).json();
+    let id = made["job"]["id"].as_u64().unwrap();
+    let held = |token: &str| ask("worker", "GET", &format!("/jobs/{id}/lease?token={token}"), None);
+    assert_eq!(ask("worker", "GET", &format!("/jobs/{id}"), None).status, 403);
+    assert_eq!(held(&format!("{id}.1")).problem(), "lease-lost", "it is not claimed yet");
+    let poll = ask("worker", "POST", "/jobs/poll", Some(r#"{"worker":"w"}"#)).json();
+    let token = token(&poll["jobs"][0]);
+    assert_eq!(held(&token).json()["payload"], json!({"secret": 1}));
+    assert_eq!(held(&format!("{id}.2")).problem(), "lease-lost");
+    assert_eq!(held("999.1").pointers(), ["/token"]);
+    assert_eq!(held("").pointers(), ["/token"]);
+    let body = format!(r#"{{"token":"{token}"}}"#);
+    let done = ask("worker", "POST", &format!("/jobs/{id}/complete"), Some(&body));
+    assert_eq!(done.status, 200);
+    assert_eq!(held(&token).problem(), "lease-lost", "it holds it no more");
 }

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{Place, STORES, mode};
+use crate::common::{FILES, Place, mode};
 
 #[test]
 fn a_copy_holds_what_the_store_held_in_both_modes() {
-    for store in STORES {
+    for store in FILES {
         for served in [false, true] {
             let place = Place::new(store);
             for _ in 0..3 {
@@ -67,4 +67,22 @@ fn a_copy_made_while_others_write_is_one_instant_of_the_store() {
             assert_eq!(checked["jobs"].as_u64(), Some(newest), "every job up to the newest");
         }
     });
+}
+
+#[test]
+fn copies_that_a_kill_left_half_written_are_removed_by_the_next_start_and_the_next_backup() {
+    for store in FILES {
+        let place = Place::new(store);
+        place.run(&["enqueue", "x"]).good();
+        let (left, kept) = ("data/.backup-0123456789abcdef", "data/.backup-of-mine");
+        let part = ".copy.db.part-0123456789abcdef";
+        for name in [left, kept, part] {
+            std::fs::write(place.path(name), "half").unwrap();
+        }
+        let server = place.serve(&[]);
+        assert!(!place.path(left).exists(), "{store}");
+        assert!(place.path(kept).exists(), "{store}");
+        place.ask(&server, &["backup", "copy.db"]).good();
+        assert!(!place.path(part).exists(), "{store}");
+    }
 }

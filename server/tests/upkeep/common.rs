@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use windlass_tests::postgres_server::PostgresServer;
 
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -16,7 +17,15 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// How often to ask before a test fails: each takes some hundredths of a second.
 pub(crate) const QUESTIONS: usize = 3_000;
 
-pub(crate) const STORES: [&str; 2] = ["sqlite", "redb"];
+/// The stores in files.
+pub(crate) const FILES: [&str; 2] = ["sqlite", "redb"];
+
+/// All stores. Where PostgreSQL is not installed, that is said and it is left out; in CI it is a
+/// failure.
+pub(crate) fn stores() -> Vec<&'static str> {
+    let postgres = PostgresServer::shared().map(|_| "postgres");
+    FILES.into_iter().chain(postgres).collect()
+}
 
 /// A folder with a store.
 pub(crate) struct Place {
@@ -47,7 +56,12 @@ impl Done {
 impl Place {
     pub(crate) fn new(store: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = format!("{store}:{}", dir.path().join("data/jobs.db").display());
+        let store = match (store, PostgresServer::shared()) {
+            ("postgres", Some(server)) => {
+                format!("{}&id_block=1", server.url(&server.new_schema()))
+            }
+            (file, _) => format!("{file}:{}", dir.path().join("data/jobs.db").display()),
+        };
         Self { dir, store }
     }
 
@@ -105,13 +119,23 @@ impl Place {
 
     /// Asks until the answer is as wanted. Each question is a process of its own.
     pub(crate) fn until(&self, args: &[&str], good: impl Fn(&Value) -> bool) -> Value {
+        self.until_told(None, args, good)
+    }
+
+    /// The same, asking the store itself or the server.
+    pub(crate) fn until_told(
+        &self,
+        server: Option<&Running>,
+        args: &[&str],
+        good: impl Fn(&Value) -> bool,
+    ) -> Value {
         for _ in 0..QUESTIONS {
-            let done = self.run(args);
+            let done = self.either(server, args);
             if done.code == Some(0) && good(&done.json()) {
                 return done.json();
             }
         }
-        panic!("{args:?} never was as wanted: {:?}", self.run(args))
+        panic!("{args:?} never was as wanted: {:?}", self.either(server, args))
     }
 }
 
@@ -182,6 +206,11 @@ impl Running {
             }
             seen.push(line);
         }
+    }
+
+    /// Kills it, and waits for the end.
+    pub(crate) fn kill(self) {
+        drop(self);
     }
 
     /// Sends SIGTERM, and waits for the end.

@@ -1,15 +1,15 @@
 //! `doctor`: what disagrees is found, and mended where it is derived.
 
-use crate::common::{Place, STORES};
+use crate::common::{Place, stores};
 
 #[test]
 fn a_store_that_agrees_with_itself_is_well_in_both_modes() {
-    for store in STORES {
+    for store in stores() {
         let place = Place::new(store);
         place.run(&["enqueue", "x", "--key", "k"]).good();
         let checked = place.run(&["doctor", "--json"]).good().json();
         assert_eq!((&checked["ok"], &checked["jobs"]), (&true.into(), &1.into()));
-        assert_eq!(checked["pages_checked"], true);
+        assert_eq!(checked["pages_checked"], store != "postgres");
         let server = place.serve(&[]);
         let checked = place.ask(&server, &["doctor", "--json"]).good().json();
         assert_eq!((&checked["ok"], &checked["jobs"]), (&true.into(), &1.into()));
@@ -32,7 +32,7 @@ fn counters_that_lie_and_texts_of_nobody_are_found_and_mended_beside_a_running_s
         .sqlite()
         .execute_batch(
             "UPDATE counts SET queued = queued + 5;
-         INSERT INTO results (job, text) SELECT 4711, text FROM payloads;",
+         INSERT INTO results (job, text) SELECT 4711, text FROM bodies;",
         )
         .unwrap();
     for checked in [place.run(&["doctor"]), place.ask(&server, &["doctor"])] {

@@ -12,7 +12,7 @@ const JOBS: u64 = 20_000;
 const WORKERS: usize = 4;
 const KILLS: u64 = 8;
 
-/// A worker process without a minder.
+/// A worker process without a supervisor.
 fn worker(place: &Place) -> Child {
     let mut command = place.command(&["worker", "run", "--concurrency", "16"]);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()

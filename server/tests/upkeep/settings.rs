@@ -1,10 +1,10 @@
 //! `config`, and what running processes make of it.
 
-use crate::common::{Place, STORES};
+use crate::common::{Place, stores};
 
 #[test]
 fn a_setting_is_kept_shown_with_its_origin_and_forgotten_in_both_modes() {
-    for store in STORES {
+    for store in stores() {
         for served in [false, true] {
             let place = Place::new(store);
             let server = served.then(|| place.serve(&[]));

@@ -1,10 +1,10 @@
 //! `status`.
 
-use crate::common::{Place, STORES};
+use crate::common::{Place, stores};
 
 #[test]
 fn status_counts_what_is_there_in_both_modes() {
-    for store in STORES {
+    for store in stores() {
         for served in [false, true] {
             let place = Place::new(store);
             place.run(&["enqueue", "x"]).good();
@@ -17,7 +17,7 @@ fn status_counts_what_is_there_in_both_modes() {
             assert!(status["oldest_ready_age_ms"].is_u64());
             assert!(status["next_due"].is_string());
             assert!(status["store"]["bytes"].as_u64().unwrap() > 0);
-            assert_eq!(status["rates"].is_object(), served, "only a server has counted");
+            assert!(status["rates"]["enqueued_per_s"].as_f64() > Some(0.0), "{status}");
             let screen = place.either(server.as_ref(), &["status"]).good().out;
             assert!(screen.contains("1 queued, 1 scheduled"), "{screen}");
         }

@@ -1,5 +1,8 @@
 //! Worker processes: started, seen, killed, started again, stopped.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 
 use crate::common::{Place, Running, kill};
@@ -26,8 +29,8 @@ fn workers_run_jobs_are_seen_and_end_in_order_at_a_signal() {
     for _ in 0..5 {
         place.run(&["enqueue", "windlass.noop"]).good();
     }
-    let minder = start(&place, &["--count", "2", "--concurrency", "3"]);
-    let known = [ready(minder.first()), ready(&minder.line())];
+    let supervisor = start(&place, &["--count", "2", "--concurrency", "3"]);
+    let known = [ready(supervisor.first()), ready(&supervisor.line())];
     let list = place.run(&LIST).good().json();
     assert_eq!(processes(&list).len(), 2);
     for (id, pid) in &known {
@@ -37,8 +40,9 @@ fn workers_run_jobs_are_seen_and_end_in_order_at_a_signal() {
         assert_eq!((&found["alive"], &found["stopping"]), (&true.into(), &false.into()));
     }
     place.until(&["status", "--json"], |status| status["counts"]["done"] == 5);
-    let (ended, said) = minder.stop();
+    let (ended, said) = supervisor.stop();
     assert!(ended.success(), "{said}");
+    assert_eq!(said.matches("attempt ended").count(), 5, "who runs an attempt logs it: {said}");
     assert_eq!(processes(&place.run(&LIST).good().json()).len(), 0, "they signed off");
 }
 
@@ -46,19 +50,117 @@ fn workers_run_jobs_are_seen_and_end_in_order_at_a_signal() {
 fn a_worker_that_is_killed_is_started_again_and_touches_no_other() {
     let place = Place::new("sqlite");
     place.run(&["enqueue", "x"]).good();
-    let minder = start(&place, &["--count", "2"]);
-    let (first, second) = (ready(minder.first()), ready(&minder.line()));
+    let supervisor = start(&place, &["--count", "2"]);
+    let (first, second) = (ready(supervisor.first()), ready(&supervisor.line()));
     kill("-KILL", first.1);
-    let told = minder.wait_for_log("a worker died");
+    let told = supervisor.wait_for_log("a worker died");
     assert!(told.contains("signal: 9"), "{told}");
-    let (id, pid) = ready(&minder.line());
+    let (id, pid) = ready(&supervisor.line());
     assert!(id != first.0 && pid != first.1 && pid != second.1);
     let list = place.run(&LIST).good().json();
     let alive =
         processes(&list).iter().any(|row| row["id"] == second.0.as_str() && row["alive"] == true);
     assert!(alive, "{list}");
-    let (ended, said) = minder.stop();
+    let (ended, said) = supervisor.stop();
     assert!(ended.success(), "{said}");
+}
+
+/// A job that ends once the file `go` is there, with a lease far longer than any test.
+fn enqueue_until_go(place: &Place) {
+    let line = "while [ ! -e go ]; do sleep 0.1; done";
+    place.run(&["enqueue", "--command", line, "--visibility-timeout", "30m"]).good();
+}
+
+/// The process in the list that runs the only job, if it is as wanted.
+fn runner(list: &Value, good: impl Fn(&Value) -> bool) -> Option<&Value> {
+    processes(list).into_iter().find(|row| row["running"] == serde_json::json!([1]) && good(row))
+}
+
+/// The lease lasts half an hour: only the supervisor's word can have the job run again sooner.
+#[test]
+fn the_job_of_a_worker_that_is_killed_is_run_again_at_once_and_the_attempt_is_charged() {
+    let place = Place::new("sqlite");
+    enqueue_until_go(&place);
+    let supervisor = start(&place, &[]);
+    let (first, _) = ready(supervisor.first());
+    let list = place.until(&LIST, |list| runner(list, |row| row["id"] == *first).is_some());
+    kill("-KILL", runner(&list, |_| true).unwrap()["pid"].as_u64().unwrap());
+    let (second, _) = ready(&supervisor.line());
+    assert_ne!(second, first);
+    place.until(&LIST, |list| runner(list, |row| row["id"] == *second).is_some());
+    std::fs::write(place.path("go"), "").unwrap();
+    place.until(&["status", "--json"], |status| status["counts"]["done"] == 1);
+    let shown = place.run(&["show", "1", "--json"]).good().out;
+    let shown: Vec<Value> = shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(shown[0]["attempts"], 2, "the attempt that died counts: {shown:?}");
+    let died = &shown[1]["attempts"][0];
+    assert_eq!((&died["epoch"], &died["outcome"]), (&1.into(), &"expired".into()), "{shown:?}");
+    assert_eq!(died["worker"], first.as_str());
+    assert_eq!(died["error"], format!("worker {first} died"));
+    let (ended, said) = supervisor.stop();
+    assert!(ended.success(), "{said}");
+    assert!(said.contains("its jobs are run again"), "{said}");
+}
+
+#[test]
+fn a_worker_that_drains_is_shown_as_stopping_until_its_job_has_ended() {
+    let place = Place::new("sqlite");
+    enqueue_until_go(&place);
+    let supervisor = start(&place, &["--drain-timeout", "10m"]);
+    let server = place.serve(&["--workers", "0"]);
+    let list = place.until(&LIST, |list| runner(list, |_| true).is_some());
+    assert!(runner(&list, |row| row["stopping"] == false).is_some(), "{list}");
+    kill("-TERM", supervisor.pid());
+    place.until(&LIST, |list| runner(list, |row| row["stopping"] == true).is_some());
+    for server in [None, Some(&server)] {
+        let list = place.either(server, &LIST).good().json();
+        assert!(runner(&list, |row| row["stopping"] == true).is_some(), "{list}");
+        let table = place.either(server, &["worker", "list"]).good().out;
+        assert!(table.contains("stopping"), "{table}");
+    }
+    std::fs::write(place.path("go"), "").unwrap();
+    place.until(&LIST, |list| processes(list).is_empty());
+    let done = place.run(&["status", "--json"]).good().json();
+    assert_eq!(done["counts"]["done"], 1, "{done}");
+}
+
+/// An upgrade replaces the file of the running program: what `/proc/self/exe` names is gone then.
+#[test]
+fn a_worker_is_started_again_after_the_binary_was_replaced() {
+    let place = Place::new("sqlite");
+    place.run(&["enqueue", "x"]).good();
+    let binary = place.path("windlass-of-before");
+    let given = Path::new(env!("CARGO_BIN_EXE_windlass"));
+    if std::fs::hard_link(given, &binary).is_err() {
+        std::fs::copy(given, &binary).unwrap();
+    }
+    let start = place.command(&["worker", "start"]);
+    let mut replaced = Command::new(&binary);
+    replaced.args(start.get_args()).current_dir(start.get_current_dir().unwrap());
+    replaced.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let supervisor = Running::of(replaced.spawn().unwrap());
+    let first = ready(supervisor.first());
+    std::fs::write(place.path("next"), "another version").unwrap();
+    std::fs::rename(place.path("next"), &binary).unwrap();
+    kill("-KILL", first.1);
+    let second = ready(&supervisor.line());
+    assert_ne!(second.1, first.1);
+    let (ended, said) = supervisor.stop();
+    assert!(ended.success(), "{said}");
+}
+
+#[test]
+fn the_command_that_detached_workers_print_stops_them() {
+    let place = Place::new("sqlite");
+    place.run(&["enqueue", "x"]).good();
+    let started = place.run(&["worker", "start", "--detach"]).good();
+    let printed = started.err.lines().last().unwrap().trim();
+    let words = printed.strip_prefix("windlass ").unwrap();
+    let mut shell = Command::new("sh");
+    let line = format!("{} {words}", env!("CARGO_BIN_EXE_windlass"));
+    let stopped = shell.args(["-c", &line]).current_dir(place.path(".")).output().unwrap();
+    assert!(stopped.status.success(), "{printed}: {stopped:?}");
+    assert_eq!(processes(&place.run(&LIST).good().json()).len(), 0);
 }
 
 #[test]
@@ -66,8 +168,8 @@ fn workers_that_are_asked_to_stop_are_gone_and_are_not_started_again() {
     for served in [false, true] {
         let place = Place::new("sqlite");
         let server = served.then(|| place.serve(&["--workers", "0"]));
-        let minder = start(&place, &["--count", "2"]);
-        let (first, second) = (ready(minder.first()), ready(&minder.line()));
+        let supervisor = start(&place, &["--count", "2"]);
+        let (first, second) = (ready(supervisor.first()), ready(&supervisor.line()));
         let run = |args: &[&str]| place.either(server.as_ref(), args);
         let stopped = run(&["worker", "stop", &first.0, "--json"]).good().json();
         assert_eq!(stopped["stopped"][0], first.0.as_str());
@@ -78,8 +180,8 @@ fn workers_that_are_asked_to_stop_are_gone_and_are_not_started_again() {
         assert_eq!(processes(&run(&LIST).good().json()).len(), 0);
         let refused = run(&["worker", "stop", "w-nobody"]);
         assert_eq!(refused.code, Some(3), "{refused:?}");
-        let (ended, said) = minder.stop();
-        assert!(ended.success(), "the minder had nobody left: {said}");
+        let (ended, said) = supervisor.stop();
+        assert!(ended.success(), "the supervisor had nobody left: {said}");
     }
 }
 
@@ -125,13 +227,13 @@ fn workers_where_there_can_be_none_are_refused_with_the_way_out() {
 #[test]
 fn running_workers_take_another_concurrency_from_the_store() {
     let place = Place::new("sqlite");
-    let minder = start(&place, &[]);
-    let (id, _) = ready(minder.first());
+    let supervisor = start(&place, &[]);
+    let (id, _) = ready(supervisor.first());
     let slots = |list: &Value| {
         processes(list).iter().any(|row| row["id"] == id.as_str() && row["slots"] == 4)
     };
     assert!(!slots(&place.run(&LIST).good().json()));
     place.run(&["config", "set", "worker_concurrency", "4"]).good();
     place.until(&LIST, slots);
-    drop(minder.stop());
+    drop(supervisor.stop());
 }

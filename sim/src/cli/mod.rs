@@ -130,6 +130,7 @@ enum Store {
     Memory,
     Sqlite,
     Redb,
+    Postgres,
 }
 
 fn parse_faults(names: &str) -> Result<FaultSet, String> {
@@ -142,6 +143,7 @@ impl Set {
             Store::Memory => StoreKind::Memory,
             Store::Sqlite => StoreKind::Sqlite,
             Store::Redb => StoreKind::Redb,
+            Store::Postgres => StoreKind::Postgres,
         }
     }
 

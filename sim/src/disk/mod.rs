@@ -3,6 +3,8 @@
 
 mod memory;
 #[cfg(feature = "stores")]
+mod postgres;
+#[cfg(feature = "stores")]
 mod real;
 #[cfg(feature = "stores")]
 mod redb;
@@ -24,6 +26,8 @@ pub enum StoreKind {
     Sqlite,
     /// redb, on a disk in memory.
     Redb,
+    /// PostgreSQL, on a server that is started for the run.
+    Postgres,
 }
 
 impl StoreKind {
@@ -33,6 +37,7 @@ impl StoreKind {
             Self::Memory => "memory",
             Self::Sqlite => "sqlite",
             Self::Redb => "redb",
+            Self::Postgres => "postgres",
         }
     }
 }
@@ -127,8 +132,10 @@ impl Disk {
             StoreKind::Sqlite => Box::new(sqlite::SqlitePlace::new()?),
             #[cfg(feature = "stores")]
             StoreKind::Redb => Box::new(redb::RedbPlace::new()?),
+            #[cfg(feature = "stores")]
+            StoreKind::Postgres => Box::new(postgres::PostgresPlace::new()?),
             #[cfg(not(feature = "stores"))]
-            StoreKind::Sqlite | StoreKind::Redb => {
+            StoreKind::Sqlite | StoreKind::Redb | StoreKind::Postgres => {
                 return Err("built without the feature `stores`".into());
             }
         };
@@ -265,5 +272,6 @@ pub(crate) fn nothing() -> Dump {
         workers: Vec::new(),
         settings: Vec::new(),
         markers: Vec::new(),
+        figures: Vec::new(),
     }
 }

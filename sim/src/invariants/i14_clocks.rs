@@ -1,8 +1,9 @@
-//! I14: no lease is taken from a holder that was heard from within its length, whatever the wall
-//! clock was set to. One exception is documented: a process cannot know of steps that none of its
-//! readings of the clock show, such as those before its first commit.
+//! I14: no lease is taken from a holder that was heard from within its length, nor an attempt ended
+//! within its timeout, whatever the wall clock was set to. One exception is documented: a process
+//! cannot know of steps that none of its readings of the clock show, such as those before its first
+//! commit.
 
-use windlass_core::Job;
+use windlass_core::Wall;
 
 use super::Seen;
 use crate::clock::CLOCK_PLAY;
@@ -19,13 +20,25 @@ pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
 
 fn healthy(ledger: &Ledger, commit: &Commit<'_>, story: &Story) -> Option<String> {
     let life = ledger.life(story.id)?;
-    let length = story.before.as_ref().and_then(Job::lease)?.length.get();
-    let silent = commit.read.saturating_sub(life.heard);
-    // The clock was set since the holder was heard from, so that its length seems to be over, and
-    // the process that reaps has had no chance to see that.
-    let unaware = commit.step_seen.is_none_or(|seen| seen < life.heard);
-    let misled = unaware && commit.out.now.since(life.heard_wall).get() >= length;
-    let early = silent + CLOCK_PLAY.get() < length && !misled;
+    let before = story.before.as_ref()?;
+    let decided = commit.decided;
+    // The clock was set since then, so that a length of time seems to be over, and the process that
+    // reaps has had no chance to see that.
+    let misled = |since: u64, wall: Wall, length: u64| {
+        let unaware = decided.step_seen.is_none_or(|seen| seen < since);
+        unaware && decided.wall.since(wall).get() >= length
+    };
+    if let Some(timeout) = before.timeout.map(|timeout| timeout.millis().get()) {
+        let ran = decided.at.saturating_sub(life.claimed);
+        let began = before.started_at.unwrap_or(decided.wall);
+        // Its attempt has had its time, whoever was heard from.
+        if ran + CLOCK_PLAY.get() >= timeout || misled(life.claimed, began, timeout) {
+            return None;
+        }
+    }
+    let length = before.lease()?.length.get();
+    let silent = decided.at.saturating_sub(life.heard);
+    let early = silent + CLOCK_PLAY.get() < length && !misled(life.heard, life.heard_wall, length);
     early.then(|| {
         let id = story.id;
         format!("#{id} was reaped, its holder silent for {silent} ms of its {length} ms")

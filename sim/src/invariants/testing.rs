@@ -9,7 +9,7 @@ use windlass_core::{
 };
 
 use super::{Quiet, Seen, first_violation};
-use crate::ledger::{Barren, Commit, Deed, Ledger, Story};
+use crate::ledger::{Barren, Commit, Decided, Deed, Ledger, Story};
 
 /// The wall clock of every scene.
 pub(super) const NOW: i64 = 1_000;
@@ -66,7 +66,8 @@ impl Scene {
 
     fn commit(&self, stories: Vec<Story>) -> Commit<'_> {
         let commit = commit_of(&self.batch, &self.out, stories, self.queues.clone(), self.at);
-        Commit { barren: self.barren, step_seen: self.step_seen, ..commit }
+        let decided = Decided { step_seen: self.step_seen, ..commit.decided };
+        Commit { barren: self.barren, decided, ..commit }
     }
 
     pub(super) fn dump(&self) -> Dump {
@@ -79,6 +80,7 @@ impl Scene {
             workers: Vec::new(),
             settings: Vec::new(),
             markers: Vec::new(),
+            figures: Vec::new(),
         }
     }
 
@@ -143,7 +145,7 @@ fn commit_of<'a>(
     Commit {
         at,
         process: ProcessId(1),
-        step_seen: None,
+        decided: Decided { at, wall: out.now, step_seen: None },
         barren: Barren::default(),
         number: 1,
         seen: 0,

@@ -36,6 +36,8 @@ pub struct Life {
     pub read: u64,
     /// When its last lease that is over ended, in true time.
     pub lease_ended: u64,
+    /// When it was last claimed, in true time.
+    pub claimed: u64,
     /// When its holder was last heard from, in true time.
     pub heard: u64,
     /// The same, as the commit read the wall clock.
@@ -57,6 +59,19 @@ pub struct Barren {
     pub leases: usize,
 }
 
+/// The moment at which everything in a batch but its claims was decided: with the first answer, or
+/// with the one that brings the keys of jobs to be removed. Claims may wait for further answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Decided {
+    /// When, in true time.
+    pub at: u64,
+    /// What the store's clock read.
+    pub wall: Wall,
+    /// When the process could last see a step of the wall clock, in true time: until it made the
+    /// batch, or by the clock that was read here.
+    pub step_seen: Option<u64>,
+}
+
 /// A commit that took place.
 #[derive(Debug)]
 pub struct Commit<'a> {
@@ -64,9 +79,8 @@ pub struct Commit<'a> {
     pub at: u64,
     /// By whom.
     pub process: ProcessId,
-    /// When that process could last see a step of the wall clock, in true time: until it made the
-    /// batch, or by the clock that the commit read.
-    pub step_seen: Option<u64>,
+    /// When everything but its claims was decided.
+    pub decided: Decided,
     /// The reaping commits in a row, this one included, that have written nothing.
     pub barren: Barren,
     /// Its number: one more than the commits before it.
@@ -307,7 +321,7 @@ impl Ledger {
                     life.epoch = life.epoch.max(*epoch);
                     life.claims += 1;
                     life.all_claims += 1;
-                    (life.heard, life.heard_wall) = (asked, wall);
+                    (life.claimed, life.heard, life.heard_wall) = (asked, asked, wall);
                     self.tokens.insert(LeaseToken { job: story.id, epoch: *epoch });
                 }
                 Deed::LeaseExtended { .. } | Deed::Renewed => {
@@ -342,6 +356,7 @@ impl Ledger {
             moved: 0,
             read: 0,
             lease_ended: 0,
+            claimed: 0,
             heard: 0,
             heard_wall: Wall::default(),
             cancelled: false,

@@ -13,7 +13,7 @@ use super::transaction::OpenCommit;
 use crate::disk::Executed;
 use crate::faults::Fault;
 use crate::invariants::{Made, Seen};
-use crate::ledger::{Barren, Commit, Deed, Said, tell};
+use crate::ledger::{Barren, Commit, Decided, Deed, Said, tell};
 
 /// A call of the store that is under way.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) enum Call {
 #[derive(Debug, Clone)]
 pub(super) struct By {
     pub(super) process: ProcessId,
-    pub(super) step_seen: Option<u64>,
+    pub(super) decided: Decided,
     pub(super) barren: Barren,
     /// How many commits there were when it was answered first.
     pub(super) seen: u64,
@@ -50,8 +50,9 @@ pub(super) struct By {
     pub(super) skipped: Vec<JobId>,
 }
 
-/// Commits of one process that come closer together than this follow each other at once.
-const AT_ONCE: u64 = 500;
+/// Commits of one process that come closer together than this follow each other at once. It is
+/// less than any change check, which brings a reaping commit whenever others have written.
+const AT_ONCE: u64 = 95;
 
 impl Up {
     /// Counts reaping commits in a row that write nothing, while there are so many leases.
@@ -62,7 +63,9 @@ impl Up {
         out: Option<&Outcomes>,
         leases: usize,
     ) {
-        let barren = batch.reap.is_some() && out.is_some_and(|out| !out.wrote);
+        // Rows that were left out are looked at again with each change check: that is no circle.
+        let idle = |out: &Outcomes| !out.wrote && !out.skipped;
+        let barren = batch.reap.is_some() && out.is_some_and(idle);
         let (before, at) = self.barren;
         let before = if barren && now - at < AT_ONCE { before } else { Barren::default() };
         let (commits, leases) = (before.commits + u32::from(barren), before.leases.max(leases));
@@ -166,7 +169,7 @@ impl World {
         let seen = self.ledger.commits;
         let by = By {
             process,
-            step_seen,
+            decided: Decided { at: self.now, wall: now.wall, step_seen },
             barren: Barren::default(),
             seen,
             asked,
@@ -300,7 +303,7 @@ impl World {
         let commit = Commit {
             at: self.now,
             process: by.process,
-            step_seen: by.step_seen,
+            decided: by.decided,
             barren: by.barren,
             number: self.ledger.commits + 1,
             seen: by.seen,

@@ -19,7 +19,7 @@ impl World {
             let Some(effect) = up.machine.poll_effect() else { return true };
             match effect {
                 Effect::Reply { request, answer } => self.say(at, request, answer),
-                Effect::Run(run) => self.start(at, &run),
+                Effect::Run { run, .. } => self.start(at, &run),
                 Effect::Stop { token, reason } => {
                     self.trace.note(&[15, token.job.get(), token.epoch.get()], || {
                         format!("p{at} stops #{token}: {reason:?}")
@@ -31,7 +31,7 @@ impl World {
                     let boot = up.boot;
                     self.after(0, Event::Signal(at, boot, Signal::Drain(5_000)));
                 }
-                Effect::Changed { .. } => {}
+                Effect::Changed { .. } | Effect::Extended { .. } => {}
             }
             if self.violation.is_some() {
                 return false;
@@ -202,7 +202,7 @@ impl World {
         });
         match end {
             End::Crash => self.crash(at),
-            End::Stopped => self.handle(at, Input::Stopped { token }),
+            End::Stopped => self.handle(at, Input::Stopped { token, reason: None }),
             End::Says(verdict) => self.handle(at, Input::Report { token, verdict }),
         }
     }

@@ -9,15 +9,12 @@ use super::World;
 use super::behaviour::queue;
 use super::event::{End, Event, Signal, Who};
 use super::process::Process;
-use crate::faults::Fault;
 
 impl World {
     /// From now on nothing goes wrong.
     pub(super) fn heal(&mut self) {
         // The last one ends when nothing else goes wrong any more.
-        if self.options.interleaved && self.strikes(Fault::ForeignTransaction, 1_000) {
-            self.hold_foreign();
-        }
+        self.hold_foreign_to_the_end();
         self.healed = Some(self.now);
         self.full_until = 0;
         self.wall.strobe(0, self.now);
@@ -74,6 +71,7 @@ impl World {
             return self.stuck();
         }
         self.resume_queues();
+        self.hold_foreign_to_the_end();
         self.after(500, Event::Look);
     }
 

@@ -58,6 +58,10 @@ pub struct World {
     next_stray: u64,
     /// Transactions that belong to no process, by number.
     foreign: BTreeMap<u64, Transaction>,
+    /// The one of them that lasts until all other jobs are finished, and what it holds.
+    held_to_the_end: Option<(u64, Vec<JobId>)>,
+    /// How often there was one.
+    held_last: u32,
     /// When a transaction was last seen that had held its rows for long.
     held_up: u64,
     ledger: Ledger,
@@ -120,6 +124,8 @@ impl World {
             strays: BTreeMap::new(),
             next_stray: 1,
             foreign: BTreeMap::new(),
+            held_to_the_end: None,
+            held_last: 0,
             held_up: 0,
             ledger: Ledger::default(),
             trace: Trace::new(with_text),

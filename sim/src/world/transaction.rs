@@ -11,7 +11,7 @@ use super::event::Event;
 use crate::disk::Executed;
 use crate::faults::Fault;
 use crate::invariants::{Answered, Seen};
-use crate::ledger::Barren;
+use crate::ledger::{Barren, Decided};
 
 /// The store ends a transaction whose process was not heard from for this long.
 pub(super) const IDLE_TRANSACTION: u64 = 3_000;
@@ -39,6 +39,8 @@ pub(super) struct OpenCommit {
     /// When it was answered first, and when it read the instant that it bears, in true time.
     asked: u64,
     read: u64,
+    /// When everything but its claims was decided, reaping included.
+    decided: Option<Decided>,
     /// What the clocks of its process read with the last answer.
     clock: Option<Now>,
 }
@@ -76,6 +78,7 @@ impl OpenCommit {
             seen: 0,
             asked: now,
             read: now,
+            decided: None,
             clock: None,
         }
     }
@@ -101,13 +104,25 @@ impl OpenCommit {
         }
     }
 
-    fn by(&self, step_seen: Option<u64>) -> By {
+    /// Whether everything but claims is decided. Before that, only the keys of jobs to be removed
+    /// and figures are asked for.
+    fn is_decided(&self) -> bool {
+        let more = |asked: &Questions| !asked.keys.is_empty() || !asked.figures.is_empty();
+        !matches!(&self.next, Next::Ask(asked) if more(asked))
+    }
+
+    /// The instant that decisions bear so far: the latest that the store's clock has read.
+    fn wall(&self) -> Wall {
+        self.answers.iter().map(|answers| answers.now).max().unwrap_or_default()
+    }
+
+    fn by(&self) -> By {
         let skipped = self.transaction.as_ref().map(|open| open.skipped().to_vec());
         let now = |answers: Option<&Answers>| answers.map_or(Wall::default(), |one| one.now);
         By {
             process: self.process,
             spread: now(self.answers.last()).since(now(self.answers.first())),
-            step_seen,
+            decided: self.decided.unwrap_or_default(),
             barren: Barren::default(),
             seen: self.seen,
             asked: self.asked,
@@ -134,6 +149,14 @@ impl World {
         !self.strays.is_empty()
             || !self.foreign.is_empty()
             || up.filter_map(|up| up.call.as_ref()).any(open)
+    }
+
+    /// Whether some commit has waited for a lock for long.
+    pub(super) fn has_waiting_commit(&self) -> bool {
+        let waits = |open: &OpenCommit| open.waits > 0 && self.now - open.began > SLOW_TRANSACTION;
+        let up = self.processes.iter().filter_map(|process| process.up.as_ref());
+        let calls = up.filter_map(|up| up.call.as_ref());
+        calls.into_iter().any(|call| matches!(call, Call::Open(open) if waits(open)))
     }
 
     /// A transaction takes its next step.
@@ -196,8 +219,8 @@ impl World {
         let Some(up) = self.processes[at].up.as_mut() else { return };
         let clock = up.clock.now(&self.wall, true_now);
         // The batch says what the store's clock should read, and the commit compares the two.
-        let (sight, made) = &mut up.made_with;
-        sight.step_seen = sight.step_seen_by_commit(*made, clock.wall, true_now);
+        let (sight, made) = up.made_with;
+        let step_seen = sight.step_seen_by_commit(made, clock.wall, true_now);
         if open.transaction.is_none() {
             open.transaction = up.handle.begin(open.process);
         }
@@ -240,6 +263,10 @@ impl World {
                 let set_back = self.wall.set_back;
                 self.see(&Seen::Answered(Answered { answers: &answers, set_back }));
                 open.take_in(answers);
+                if open.is_decided() {
+                    let wall = open.wall();
+                    open.decided.get_or_insert(Decided { at: true_now, wall, step_seen });
+                }
                 match open.next {
                     // Nothing to commit: it is over at once.
                     Next::Write(decided) if decided.0.is_empty() => {
@@ -257,6 +284,7 @@ impl World {
         self.note_step(at, 3, why);
         open.transaction = None;
         open.answers.clear();
+        open.decided = None;
         open.tries += 1;
         open.waits = 0;
         if open.tries >= MOST_TRIES {
@@ -283,13 +311,13 @@ impl World {
             let batch = open.batch.clone();
             let unknown = Box::new(outcomes.clone());
             let told = OpenCommit { clock: open.clock, ..OpenCommit::new(batch, open.process, 0) };
-            self.leave(open, outcomes, at);
+            self.leave(open, outcomes);
             let cause = Cause::new("injected fault: the answer to COMMIT is lost");
             let result = Err(CommitError::Unknown { cause, outcomes: unknown });
             return self.tell(at, boot, told, Executed { result, applied: false });
         }
         let Some(up) = self.processes[at].up.as_mut() else { return };
-        let by = open.by(up.made_with.0.step_seen);
+        let by = open.by();
         let Some(transaction) = open.transaction.take() else { return };
         let Ok(executed) = up.handle.finish(transaction, outcomes, fault) else {
             self.coverage.contention("conflict retried");
@@ -303,7 +331,7 @@ impl World {
     }
 
     fn tell(&mut self, at: usize, boot: u64, open: OpenCommit, executed: Executed) {
-        let by = open.by(None);
+        let by = open.by();
         self.executed(at, by, &open.batch, &executed);
         self.answer_commit(at, boot, open, executed);
     }
@@ -320,14 +348,13 @@ impl World {
         let late = self.healed.is_none() && self.options.faults.has(Fault::LateCommit);
         if late && self.luck.chance(500) {
             let outcomes = Outcomes::clone(outcomes);
-            self.leave(open, outcomes, usize::MAX);
+            self.leave(open, outcomes);
         }
     }
 
     /// Leaves a transaction to itself, to land or to be rolled back after a while.
-    fn leave(&mut self, open: OpenCommit, outcomes: Outcomes, at: usize) {
-        let up = self.processes.get(at).and_then(|process| process.up.as_ref());
-        let by = open.by(up.and_then(|up| up.made_with.0.step_seen));
+    fn leave(&mut self, open: OpenCommit, outcomes: Outcomes) {
+        let by = open.by();
         let lands = self.luck.chance(700);
         let number = self.next_stray;
         self.next_stray += 1;

@@ -83,7 +83,7 @@ impl Disk {
         })))
     }
 
-    /// Sets what goes wrong next, and counts anew.
+    /// Sets what goes wrong next, and counts from zero.
     pub(crate) fn set(&self, fault: Option<Fault>) {
         let mut state = self.state();
         (state.fault, state.counts) = (fault, Counts::default());

@@ -2,11 +2,13 @@
 //! kind to run on it. A memory store runs along and says what should be there.
 
 use windlass_core::store::{
-    Admin, Batch, ClaimFor, Outcomes, Purge, Reader, Reap, Retention, Settle, Store, Taker,
+    Admin, Batch, ClaimFor, Outcomes, Purge, Reader, Reap, Retention, Settle, SlotFigures, Store,
+    Taker,
 };
 use windlass_core::{
-    BatchId, Demand, Failure, Fingerprint, Idempotency, IdempotencyKey, JobId, Kind, LeaseToken,
-    Millis, NewJob, Payload, Policy, Priority, ProcessId, QueueName, Verdict, Wall, When, WorkerId,
+    BatchId, Demand, Failure, FigureSet, Figures, Fingerprint, Idempotency, IdempotencyKey, JobId,
+    Kind, LeaseToken, Millis, NewJob, Payload, Policy, Priority, ProcessId, QueueName, Span,
+    Verdict, Wall, When, WorkerId,
 };
 use windlass_store_memory::MemoryStore;
 use windlass_store_redb::RedbStore;
@@ -70,11 +72,13 @@ impl Work {
         if matches!(kind, "claim" | "mixed") {
             batch.claims.push(claim(size));
         }
+        if matches!(kind, "promote" | "mixed") {
+            batch.figures.push(figures(self.now));
+        }
         if kind == "reap" {
             self.now = self.now.plus(Millis::minutes(2));
             let all = false;
-            batch.reap =
-                Some(Reap { limit: size, after: None, all, expected: None, trusted_since: None });
+            batch.reap = Some(Reap { limit: size, after: None, all });
         }
         if kind == "promote" {
             self.now = self.now.plus(Millis::hours(2));
@@ -138,6 +142,12 @@ fn settle(at: usize, token: LeaseToken) -> Settle {
         _ => Verdict::Fail(Box::new(Failure::new("it broke for good").permanent())),
     };
     Settle { token, verdict }
+}
+
+fn figures(now: Wall) -> SlotFigures {
+    let mut figures = FigureSet::default();
+    figures.count(&QueueName::default(), &Figures { done: 7, ..Figures::default() });
+    SlotFigures { slot: Span::Live.slot(now), figures }
 }
 
 fn claim(max: usize) -> ClaimFor {

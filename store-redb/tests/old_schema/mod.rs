@@ -1,5 +1,5 @@
-//! Files of the first two schemas, as they were written then: they are brought up to date with
-//! everything in them, whenever the power is cut.
+//! Files of the first five schemas, as they were written then: they are migrated with everything
+//! in them, whenever the power is cut.
 
 use redb::{ReadableTable, TableDefinition, TableHandle, WriteTransaction};
 use windlass_core::store::{Reader, Store, Worker, WorkerKind};
@@ -15,14 +15,28 @@ const JOBS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("jobs");
 const WORKERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("workers");
 const OLD_READY: TableDefinition<'_, &[u8; 26], ()> = TableDefinition::new("ready");
 const READY: TableDefinition<'_, &[u8; 34], ()> = TableDefinition::new("ready2");
+const WAITING: TableDefinition<'_, &[u8; 20], ()> = TableDefinition::new("waiting");
+const PAIRS: TableDefinition<'_, &[u8; 16], ()> = TableDefinition::new("pairs");
+const SETTLED: TableDefinition<'_, &[u8; 25], ()> = TableDefinition::new("settled");
+const KEYED: TableDefinition<'_, &[u8], ()> = TableDefinition::new("keyed");
+const FIGURES: TableDefinition<'_, &[u8; 17], &[u8]> = TableDefinition::new("figures");
 
 /// Turns a file of today into one of an older schema.
 fn turn_back(image: Vec<u8>, schema: u64) -> Vec<u8> {
     let disk = Disk::new(image, 0);
     let db = redb::Builder::new().create_with_backend(disk.clone()).expect("it opens");
-    let txn = db.begin_write().expect("nobody else writes");
-    turn_back_jobs(&txn);
-    turn_back_ready(&txn);
+    let txn = db.begin_write().expect("no other transaction writes");
+    turn_back_instances(&txn);
+    if schema < 5 {
+        assert!(txn.delete_table(FIGURES).expect("it goes"), "it was there");
+    }
+    if schema < 4 {
+        turn_back_lists(&txn);
+    }
+    if schema < 3 {
+        turn_back_jobs(&txn);
+        turn_back_ready(&txn);
+    }
     if schema == 1 {
         turn_back_workers(&txn);
     }
@@ -32,6 +46,26 @@ fn turn_back(image: Vec<u8>, schema: u64) -> Vec<u8> {
     txn.commit().expect("it is committed");
     drop(db);
     disk.durable()
+}
+
+/// Ready jobs were also keyed by queue, due time and id; no job by queue and kind.
+fn turn_back_lists(txn: &WriteTransaction) {
+    let ready = txn.open_table(READY).expect("it opens");
+    let mut waiting = txn.open_table(WAITING).expect("it opens");
+    for row in ready.iter().expect("it can be read") {
+        let key = *row.expect("it can be read").0.value();
+        let mut was = [0; 20];
+        was[..4].copy_from_slice(&key[..4]);
+        was[4..].copy_from_slice(&key[18..]);
+        waiting.insert(&was, ()).expect("it is put");
+    }
+    for (name, gone) in [
+        ("pairs", txn.delete_table(PAIRS)),
+        ("settled", txn.delete_table(SETTLED)),
+        ("keyed", txn.delete_table(KEYED)),
+    ] {
+        assert!(gone.expect("it goes"), "{name}");
+    }
 }
 
 /// The first byte of a row was 1, and the length of the payload did not stand behind the third.
@@ -67,6 +101,20 @@ fn turn_back_ready(txn: &WriteTransaction) {
     }
     drop(ready);
     txn.delete_table(READY).expect("it goes");
+}
+
+/// The first byte of a worker's row was 2, and no instance stood behind it.
+fn turn_back_instances(txn: &WriteTransaction) {
+    let mut workers = txn.open_table(WORKERS).expect("it opens");
+    let rows = workers.iter().expect("it can be read").map(|row| {
+        let (id, row) = row.expect("it can be read");
+        let [3, length, rest @ ..] = row.value() else { panic!("no row of today") };
+        (id.value().to_vec(), [&[2], &rest[usize::from(*length)..]].concat())
+    });
+    let rows: Vec<(Vec<u8>, Vec<u8>)> = rows.collect();
+    for (id, row) in rows {
+        workers.insert(id.as_slice(), row.as_slice()).expect("it is put");
+    }
 }
 
 /// The first schema knew of a worker only its kind, its process, its host, and when it was seen.
@@ -109,7 +157,7 @@ fn check(store: &RedbStore, schema: u64, work: &Work) -> Result<(), String> {
 #[test]
 fn a_file_of_an_older_schema_is_brought_up_to_date_whenever_the_power_is_cut() {
     let (image, work) = furnished(true);
-    for schema in [1, 2] {
+    for schema in [1, 2, 3, 4, 5] {
         let image = turn_back(image.clone(), schema);
         let disk = Disk::new(image.clone(), 0);
         disk.set(None);
@@ -185,7 +233,8 @@ fn a_file_of_an_older_schema_goes_on_as_if_it_had_always_been_of_this_one() {
     assert_eq!(store.verify(), Ok(Vec::new()));
     drop(store);
     let db = redb::Builder::new().create_with_backend(disk).expect("it opens");
-    let txn = db.begin_write().expect("nobody else writes");
+    let txn = db.begin_write().expect("no other transaction writes");
     let mut tables = txn.list_tables().expect("they can be listed");
-    assert!(tables.all(|table| table.name() != OLD_READY.name()), "the old keys are still there");
+    let old = [OLD_READY.name(), WAITING.name()];
+    assert!(tables.all(|table| !old.contains(&table.name())), "the old keys are still there");
 }

@@ -1,7 +1,7 @@
 //! Calls that fail: I/O errors, a full disk, half a write, a sync that lies.
 //!
 //! A story goes on over one fault at each of its calls. Whatever the store answers must be true:
-//! nothing written, or unknown until it was opened anew; and in the end nothing is missing.
+//! nothing written, or unknown until it was reopened; and in the end nothing is missing.
 
 use windlass_core::store::{CommitError, Dump, Store};
 use windlass_store_sqlite::SqliteStore;
@@ -40,7 +40,7 @@ fn play_over(story: &[Act], states: &[Dump], breakdown: Breakdown) -> u64 {
     fired
 }
 
-/// Checks that an answer is true, and does what it tells to do.
+/// Checks that an answer is true, and does what it asks for.
 #[track_caller]
 fn put_right(watched: &mut Watched, act: &Act, error: &CommitError, [before, after]: [&Dump; 2]) {
     assert_names_the_cause(&error.to_string());
@@ -50,7 +50,7 @@ fn put_right(watched: &mut Watched, act: &Act, error: &CommitError, [before, aft
         CommitError::Fatal { outcomes, .. } => {
             let refused = refuses_until_reopened(watched.store(), act);
             assert!(refused, "a commit went on over {error}");
-            watched.store().reopen().expect("a mended disk can be opened anew");
+            watched.store().reopen().expect("a store on a repaired disk can be reopened");
             let committed = is_committed(watched.store(), act);
             assert!(outcomes.is_some() || !committed, "it said that nothing was written: {error}");
             committed
@@ -59,7 +59,7 @@ fn put_right(watched: &mut Watched, act: &Act, error: &CommitError, [before, aft
     };
     assert_durable(watched, if committed { after } else { before });
     if !committed {
-        perform(watched.store(), act).expect("a mended disk takes it");
+        perform(watched.store(), act).expect("a repaired disk takes it");
     }
 }
 
@@ -71,7 +71,7 @@ fn refuses_until_reopened(store: &mut SqliteStore, act: &Act) -> bool {
 
 fn is_committed(store: &mut SqliteStore, act: &Act) -> bool {
     let Act::Commit { batch, .. } = act else { return false };
-    store.was_committed(batch.id).expect("a mended disk can be read")
+    store.was_committed(batch.id).expect("a repaired disk can be read")
 }
 
 /// What can be seen is this, and would survive a power cut that loses all it can.
@@ -144,9 +144,9 @@ fn a_commit_on_a_full_disk_is_told_so_and_jobs_stored_before_can_be_read() {
 }
 
 /// The log grows past the size at which it is moved into the database.
-fn outgrow_the_log(watched: &mut Watched, seqs: std::ops::Range<u64>) {
+fn outgrow_the_wal(watched: &mut Watched, seqs: std::ops::Range<u64>) {
     for seq in seqs {
-        perform(watched.store(), &fill(seq, 6_000_000)).expect("the log takes it");
+        perform(watched.store(), &fill(seq, 6_000_000)).expect("the WAL takes it");
     }
 }
 
@@ -155,28 +155,28 @@ fn a_full_disk_under_the_move_of_the_log_costs_no_commit() {
     let mut watched = Watched::fresh();
     let full = Breakdown::new(Fault::Full).on(FileKind::Database).lasting();
     watched.disk.break_down(full);
-    outgrow_the_log(&mut watched, 1..5);
-    assert!(watched.disk.fired() > 0, "the log was never moved");
+    outgrow_the_wal(&mut watched, 1..5);
+    assert!(watched.disk.fired() > 0, "the WAL was never checkpointed");
     let seen = watched.dump();
     assert_durable(&mut watched, &seen);
     watched.disk.mend();
-    outgrow_the_log(&mut watched, 5..7);
+    outgrow_the_wal(&mut watched, 5..7);
     let seen = watched.dump();
     assert_durable(&mut watched, &seen);
 }
 
-/// Performs an act; a store that failed is opened anew, as often as it asks for it.
+/// Performs an act; a store that failed is reopened, as often as it asks for it.
 fn carry_on(watched: &mut Watched, act: &Act) {
     while let Err(error) = perform(watched.store(), act) {
         assert!(matches!(error, CommitError::Fatal { .. }), "{error}");
-        watched.store().reopen().expect("the store can be opened anew");
+        watched.store().reopen().expect("the store can be reopened");
         if is_committed(watched.store(), act) {
             return;
         }
     }
 }
 
-/// A connection that has read, and holds its view until it is told otherwise.
+/// A connection that has read, and holds its snapshot until it is ended.
 fn reader(watched: &Watched) -> rusqlite::Connection {
     let path = watched.dir.path().join("jobs.db");
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
@@ -188,24 +188,24 @@ fn reader(watched: &Watched) -> rusqlite::Connection {
 
 /// A store whose log was moved in part while a reader stood in the way, and then to the end; but
 /// the sync of that failed.
-fn moved_in_parts() -> Watched {
+fn checkpointed_in_parts() -> Watched {
     let mut watched = Watched::fresh();
-    outgrow_the_log(&mut watched, 1..2);
+    outgrow_the_wal(&mut watched, 1..2);
     let reader = reader(&watched);
-    outgrow_the_log(&mut watched, 2..5);
+    outgrow_the_wal(&mut watched, 2..5);
     drop(reader);
     watched.disk.break_down(Breakdown::new(Fault::LyingSync).on(FileKind::Database));
-    perform(watched.store(), &fill(5, 100)).expect("the commit itself is durable in the log");
+    perform(watched.store(), &fill(5, 100)).expect("the commit itself is durable in the WAL");
     assert_eq!(watched.disk.fired(), 1, "a sync of the database failed");
     watched
 }
 
-/// Pages that were moved into the database while a reader stood in the way are synced with those
-/// moved later. If that sync fails, a later one makes only the later pages durable: then the log
-/// begins anew, and the earlier pages are nowhere.
+/// Pages that were checkpointed while a reader was active are synced with those that were
+/// checkpointed later. If that sync fails, a later one makes only the later pages durable: then the
+/// WAL is reset, and the earlier pages are lost.
 #[test]
-fn a_failed_sync_of_a_log_moved_in_parts_loses_nothing() {
-    let mut watched = moved_in_parts();
+fn a_failed_sync_of_a_wal_checkpointed_in_parts_loses_nothing() {
+    let mut watched = checkpointed_in_parts();
     for seq in 6..9 {
         carry_on(&mut watched, &fill(seq, 100_000));
     }
@@ -215,14 +215,14 @@ fn a_failed_sync_of_a_log_moved_in_parts_loses_nothing() {
 
 #[test]
 fn a_store_that_may_have_lost_pages_goes_on_only_when_it_is_alone() {
-    let mut watched = moved_in_parts();
+    let mut watched = checkpointed_in_parts();
     let other = reader(&watched);
     let error = perform(watched.store(), &fill(6, 100)).expect_err("a sync failed before");
     assert!(matches!(error, CommitError::Fatal { outcomes: None, .. }), "{error}");
     assert_names_the_cause(&error.to_string());
     let error = watched.store().reopen().expect_err("another has it open");
-    assert!(error.to_string().contains("alone"), "{error}");
-    perform(watched.store(), &fill(6, 100)).expect_err("it was not opened anew");
+    assert!(error.to_string().contains("exclusive access"), "{error}");
+    perform(watched.store(), &fill(6, 100)).expect_err("it was not reopened");
     drop(other);
     watched.store().reopen().expect("it is alone");
     perform(watched.store(), &fill(6, 100)).expect("it goes on");
@@ -230,15 +230,15 @@ fn a_store_that_may_have_lost_pages_goes_on_only_when_it_is_alone() {
     assert_durable(&mut watched, &seen);
 }
 
-/// A sync of the log fails, and the process ends. The next one reads the batch from the log, though
-/// it is not on the disk, and no later sync of the log will bring it there.
+/// A sync of the WAL fails, and the process ends. The next one reads the batch from the WAL, though
+/// it is not on the disk, and no later sync of the WAL will bring it there.
 #[test]
 fn a_batch_found_in_a_log_that_was_not_synced_is_made_durable_before_it_is_shown() {
     let story = short_story();
     let states = states(&story);
     let mut watched = Watched::fresh();
     perform(watched.store(), &story[0]).expect("the disk is well");
-    // An idle reader keeps the log from being removed with the connection that failed.
+    // An idle reader keeps the WAL from being removed with the connection that failed.
     assert_eq!(watched.dump(), states[1]);
     watched.disk.break_down(Breakdown::new(Fault::LyingSync).on(FileKind::Log));
     perform(watched.store(), &story[1]).expect_err("its sync failed");

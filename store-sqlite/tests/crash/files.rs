@@ -1,4 +1,4 @@
-//! Somebody meddles with the files of a store that is open: it stops and says so, and acknowledges
+//! The files of an open store are changed from outside: it stops and says so, and acknowledges
 //! nothing any more.
 
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -24,7 +24,7 @@ impl Victim {
         let dir = scratch();
         let mut store = SqliteStore::open(dir.path().join("jobs.db")).expect("the store opens");
         for act in &short_story()[..4] {
-            perform(&mut store, act).expect("a healthy store does what it is told");
+            perform(&mut store, act).expect("a healthy store commits");
         }
         Self { store, dir }
     }
@@ -37,15 +37,15 @@ impl Victim {
     #[track_caller]
     fn assert_stopped(&mut self, file: &str, what: &str) {
         let next = &short_story()[4];
-        let told = self.store.news(&[]).expect_err("it is noticed without a commit");
-        assert_says(&told.to_string(), file, what);
+        let error = self.store.news(&[]).expect_err("it is noticed without a commit");
+        assert_says(&error.to_string(), file, what);
         let error = perform(&mut self.store, next).expect_err("it is not acknowledged");
         assert!(matches!(error, CommitError::Corrupt(_)), "{error}");
         assert_says(&error.to_string(), file, what);
         perform(&mut self.store, next).expect_err("not at the second time either");
     }
 
-    /// Opening it anew does not help.
+    /// Reopening it does not help.
     #[track_caller]
     fn assert_lost(&mut self, what: &str) {
         let error = self.store.reopen().expect_err("it must not go on");
@@ -82,7 +82,7 @@ fn a_store_that_was_moved_away_goes_on_once_it_is_back() {
     perform(&mut victim.store, &short_story()[4]).expect("it goes on");
 }
 
-/// Somebody restores a backup under a server that runs.
+/// A backup is restored while a server runs.
 fn replace(victim: &Victim) -> Dump {
     let before = dump(&victim.store);
     let backup = victim.dir.path().join("backup.db");

@@ -1,14 +1,17 @@
 //! A story that has every kind of commit in it. Ids and epochs are known beforehand, so that its
 //! batches are plain data.
 
-use windlass_core::store::{Admin, Batch, CommitError, Heartbeat, Outcomes, Purge, Settle, Store};
+use windlass_core::store::{
+    Admin, Batch, CommitError, Heartbeat, Outcomes, Purge, Settle, SlotFigures, Store,
+};
 use windlass_core::{
-    BatchId, Epoch, JobId, LeaseToken, Millis, NewJob, Policy, ProcessId, Wall, When,
+    BatchId, Epoch, FigureSet, Figures, JobId, LeaseToken, Millis, NewJob, Policy, ProcessId, Span,
+    Wall, When,
 };
 use windlass_store_sqlite::SqliteStore;
 use windlass_tests::fixture::{
     START, announced, claim_for, complete, complete_with, delay, fail, fail_for_good, keep_all_for,
-    main_work, reap_up_to, text, work, work_keyed,
+    main_work, queue, reap_up_to, text, work, work_keyed,
 };
 
 /// What happens to a store.
@@ -16,7 +19,7 @@ use windlass_tests::fixture::{
 pub(crate) enum Act {
     /// A batch is committed at this instant.
     Commit { name: &'static str, now: Wall, batch: Box<Batch> },
-    /// The store is opened anew, with all of its log moved into the database.
+    /// The store is reopened, with its whole WAL checkpointed.
     Reopen,
 }
 
@@ -43,6 +46,9 @@ pub(crate) fn story() -> Vec<Act> {
         commit(13, "beat", later, |batch| {
             let progress = Some(text(r#"{"half":true}"#));
             batch.heartbeats.push(Heartbeat { token: token(3, 2), extend: None, progress });
+            let mut figures = FigureSet::default();
+            figures.count(&queue("main"), &Figures { done: 7, ..Figures::default() });
+            batch.figures.push(SlotFigures { slot: Span::Live.slot(later), figures });
         }),
         Act::Reopen,
         commit(14, "settle", later, |batch| {
@@ -99,7 +105,7 @@ pub(crate) fn large(bytes: usize) -> NewJob {
     NewJob { payload: text(&format!("\"{}\"", "p".repeat(bytes))), ..work() }
 }
 
-/// An enqueue of so many bytes.
+/// An enqueue of this number of bytes.
 pub(crate) fn fill(seq: u64, bytes: usize) -> Act {
     commit(seq, "fill", START, |batch| batch.enqueues.push(large(bytes)))
 }

@@ -95,7 +95,7 @@ pub(crate) fn play(story: &[Act], prepare: impl FnOnce(&Disk)) -> Played {
     };
     note("open", &mut watched);
     for act in story {
-        perform(watched.store(), act).expect("a healthy store does what it is told");
+        perform(watched.store(), act).expect("a healthy store commits");
         note(act.name(), &mut watched);
     }
     let dump = watched.dump();

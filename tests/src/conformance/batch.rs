@@ -1,5 +1,6 @@
 //! Several commands in one batch: the order of its sections, and that none spoils another.
 
+use windlass_core::StaleReason::{Expired, Settled};
 use windlass_core::limits::MAX_AHEAD;
 use windlass_core::store::{
     Admin, AdminDone, AdminRefused, Heartbeat, JobRefused, Next, Purge, Reaped, Settle,
@@ -34,7 +35,7 @@ pub fn reports_come_before_heartbeats<S: Subject>() {
         batch.settles.push(Settle { token, verdict: complete() });
     });
     assert_eq!(out.settles, [Ok(StateName::Done)]);
-    assert_eq!(out.heartbeats, [stale(StateName::Done, 1)]);
+    assert_eq!(out.heartbeats, [stale(Settled, StateName::Done, 1)]);
     assert_eq!(world.detail(token.job).progress, None);
 }
 
@@ -242,7 +243,7 @@ pub fn refused_commands_do_not_spoil_the_others<S: Subject>() {
         batch.claims.push(claim_for(work_of_queues(&["unknown"]), "w2", 1));
         batch.claims.push(claim_for(main_work(), "w2", 1));
     });
-    assert_eq!(out.settles, [stale(StateName::Processing, 1), Ok(StateName::Done)]);
+    assert_eq!(out.settles, [stale(Expired, StateName::Processing, 1), Ok(StateName::Done)]);
     assert_eq!(out.heartbeats[0], Err(JobRefused::NotFound(unknown)));
     assert!(out.heartbeats[1].is_ok());
     assert_eq!(out.admin[0], Err(JobRefused::NotFound(unknown).into()));

@@ -1,5 +1,6 @@
 //! Cancel and replay of single jobs: where each is allowed, and what it does to the holder's token.
 
+use windlass_core::StaleReason::{Cancelled, Expired, Settled};
 use windlass_core::store::{Admin, AdminDone, AdminRefused, JobRefused, Settle};
 use windlass_core::{
     Epoch, EventName, Job, JobId, LastVerdict, Millis, NewJob, Rejected, State, StateName, Verdict,
@@ -61,7 +62,11 @@ pub fn a_running_job_is_cancelled_and_its_token_is_stale<S: Subject>() {
     let finished_at = world.now();
     assert_eq!(job.state, State::Cancelled { finished_at, spent: None });
     assert_eq!((job.attempts, job.epoch), (1, token.epoch));
-    let stale = JobRefused::from(Rejected::Stale { state: StateName::Cancelled, epoch: job.epoch });
+    let stale = JobRefused::from(Rejected::Stale {
+        reason: Cancelled,
+        state: StateName::Cancelled,
+        epoch: job.epoch,
+    });
     let verdicts = [complete_with("1"), fail("late"), snooze(TICK), Verdict::Release];
     for verdict in verdicts {
         assert_eq!(world.settle(token, verdict), Err(stale));
@@ -100,7 +105,8 @@ pub fn a_verdict_repeated_after_the_cancel_is_answered_as_it_was_then<S: Subject
     assert_eq!(world.settle(token, fail("once")), Ok(StateName::Queued));
     let job = cancel(&mut world, token.job);
     assert_eq!(world.settle(token, fail("once")), Ok(StateName::Queued));
-    let stale = Rejected::Stale { state: StateName::Cancelled, epoch: token.epoch };
+    let stale =
+        Rejected::Stale { reason: Settled, state: StateName::Cancelled, epoch: token.epoch };
     assert_eq!(world.settle(token, complete()), Err(stale.into()), "another verdict is too late");
     assert_eq!(world.job(token.job), job);
 }
@@ -204,11 +210,11 @@ pub fn a_token_from_before_the_replay_does_not_settle_the_new_run<S: Subject>() 
     let old = world.running(work()).job.token();
     cancel(&mut world, old.job);
     replay(&mut world, old.job);
-    let waits = Rejected::Stale { state: StateName::Queued, epoch: old.epoch };
+    let waits = Rejected::Stale { reason: Expired, state: StateName::Queued, epoch: old.epoch };
     assert_eq!(world.settle(old, complete()), Err(waits.into()));
     assert_eq!(world.beat(old, None), Err(waits.into()));
     let new = world.claim_one("w2").job;
-    let runs = Rejected::Stale { state: StateName::Processing, epoch: new.epoch };
+    let runs = Rejected::Stale { reason: Expired, state: StateName::Processing, epoch: new.epoch };
     assert_eq!(world.settle(old, complete()), Err(runs.into()));
     assert_eq!(world.beat(old, None), Err(runs.into()));
     assert_eq!(world.job(new.id), new);
@@ -221,7 +227,7 @@ pub fn a_verdict_repeated_after_the_replay_is_answered_as_it_was_then<S: Subject
     assert_eq!(world.settle(token, fail_for_good("broken")), Ok(StateName::Failed));
     let replayed = replay(&mut world, token.job);
     assert_eq!(world.settle(token, fail_for_good("broken")), Ok(StateName::Failed));
-    let stale = Rejected::Stale { state: StateName::Queued, epoch: token.epoch };
+    let stale = Rejected::Stale { reason: Settled, state: StateName::Queued, epoch: token.epoch };
     assert_eq!(world.settle(token, complete()), Err(stale.into()), "another verdict is too late");
     assert_eq!(world.job(token.job), replayed);
 }

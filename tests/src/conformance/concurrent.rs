@@ -1,6 +1,7 @@
 //! Two commits at the same time on the same jobs and keys: the outcome is that of one after the
 //! other, and both handles are told the truth.
 
+use windlass_core::StaleReason::{Cancelled, Expired, Settled};
 use windlass_core::store::{Admin, AdminDone, Batch, Heartbeat, Purge, Reaped, Settle};
 use windlass_core::{EnqueueRefused, JobId, LeaseToken, Millis, NewJob, StateName, Verdict, When};
 
@@ -95,8 +96,8 @@ pub fn of_two_verdicts_through_two_handles_the_first_counts<S: ConcurrentSubject
         let (a, b) =
             commit_both(&mut world, order, settle(token, complete()), settle(token, fail("x")));
         let expected = match order {
-            Order::FirstLeads => ([Ok(StateName::Done)], [stale(StateName::Done, 1)]),
-            Order::SecondLeads => ([stale(StateName::Queued, 1)], [Ok(StateName::Queued)]),
+            Order::FirstLeads => ([Ok(StateName::Done)], [stale(Settled, StateName::Done, 1)]),
+            Order::SecondLeads => ([stale(Settled, StateName::Queued, 1)], [Ok(StateName::Queued)]),
         };
         assert_eq!((&a.settles[..], &b.settles[..]), (&expected.0[..], &expected.1[..]));
         let state = world.job(token.job).state.name();
@@ -116,7 +117,7 @@ pub fn of_a_cancel_and_a_completion_the_first_counts<S: ConcurrentSubject>() {
         match order {
             Order::FirstLeads => {
                 assert!(matches!(a.admin[0], Ok(AdminDone::Job(_))), "{:?}", a.admin);
-                assert_eq!(b.settles, [stale(StateName::Cancelled, 1)]);
+                assert_eq!(b.settles, [stale(Cancelled, StateName::Cancelled, 1)]);
                 assert_eq!(state, StateName::Cancelled);
             }
             Order::SecondLeads => {
@@ -163,7 +164,7 @@ pub fn of_a_reap_and_a_heartbeat_the_first_counts<S: ConcurrentSubject>() {
         match order {
             Order::FirstLeads => {
                 assert_eq!(a.reaped, ONE_REQUEUED);
-                assert_eq!(b.heartbeats, [stale(StateName::Queued, 1)]);
+                assert_eq!(b.heartbeats, [stale(Expired, StateName::Queued, 1)]);
                 assert_eq!(job.lease(), None);
             }
             Order::SecondLeads => {
@@ -187,7 +188,7 @@ pub fn of_a_reap_and_a_completion_the_first_counts<S: ConcurrentSubject>() {
         match order {
             Order::FirstLeads => {
                 assert_eq!(a.reaped, ONE_REQUEUED);
-                assert_eq!(b.settles, [stale(StateName::Queued, 1)]);
+                assert_eq!(b.settles, [stale(Expired, StateName::Queued, 1)]);
             }
             Order::SecondLeads => {
                 assert_eq!(a.reaped, NONE_REAPED);

@@ -3,7 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use windlass_core::store::{Admin, Batch, LostLease, News, Outcomes, Reader, Store, StoreError};
+use windlass_core::StaleReason::Cancelled;
+use windlass_core::store::{
+    Admin, AdminDone, AdminRefused, Batch, LostLease, News, Outcomes, QueueSweep, Reader, Store,
+    StoreError,
+};
 use windlass_core::{
     EnqueueRefused, JobId, LeaseToken, Millis, NewJob, QueueSettings, RetryPolicy, StateName,
     Strategy, View,
@@ -110,7 +114,7 @@ pub fn a_claim_and_a_cancel_of_the_same_job_agree<S: ConcurrentSubject>() {
         assert_eq!(world.job(id).state.name(), StateName::Cancelled);
         if let Some(leased) = a.claims[0].jobs.first() {
             let late = world.settle(leased.job.token(), complete());
-            assert_eq!(late, stale(StateName::Cancelled, 1));
+            assert_eq!(late, stale(Cancelled, StateName::Cancelled, 1));
         }
     });
 }
@@ -216,6 +220,72 @@ pub fn a_new_queue_kind_and_retry_policy_are_made_once<S: ConcurrentSubject>() {
         let claimed = world.claim(demand_for(&new), "w1", 5);
         assert!(claimed.iter().all(|leased| leased.job.retry == retry), "{claimed:?}");
     });
+}
+
+/// The queue exists, without jobs.
+fn with_empty_queue<S: ConcurrentSubject>() -> World<S> {
+    let mut world = World::<S>::new();
+    world.admin(Admin::Resume(queue(QUEUE))).expect("the queue is made");
+    world
+}
+
+#[track_caller]
+fn assert_one_job_in_its_queue<S: ConcurrentSubject>(world: &mut World<S>) {
+    assert_eq!(count(world, &[View::Queued]), 1);
+    let dump = world.dump();
+    let row = dump.queues.iter().find(|row| row.queue.name == queue(QUEUE));
+    assert_eq!(row.map(|row| row.total().all()), Some(1), "the queue counts its job");
+    assert_eq!(world.claim(work_of_queues(&[QUEUE]), "w1", 5).len(), 1);
+}
+
+pub fn a_queue_that_is_deleted_while_it_gets_a_job_keeps_the_job<S: ConcurrentSubject>() {
+    in_both_orders(|order| {
+        let mut world = with_empty_queue::<S>();
+        let delete = |batch: &mut Batch| batch.admin.push(Admin::DeleteQueue(queue(QUEUE)));
+        let (added, deleted) = commit_both(&mut world, order, enqueue(1), delete);
+        assert!(added.enqueues[0].is_ok());
+        let refused = Err(AdminRefused::QueueHasJobs { jobs: 1 });
+        let first = order == Order::FirstLeads;
+        let expected = if first { refused } else { Ok(AdminDone::QueueDeleted) };
+        assert_eq!(deleted.admin[0], expected);
+        assert_one_job_in_its_queue(&mut world);
+    });
+}
+
+pub fn a_queue_that_vanishes_while_it_gets_a_job_keeps_the_job<S: ConcurrentSubject>() {
+    in_both_orders(|order| {
+        let mut world = with_empty_queue::<S>();
+        let sweep = |batch: &mut Batch| {
+            batch.queue_sweep = Some(QueueSweep { after: None, limit: 100 });
+        };
+        let (added, swept) = commit_both(&mut world, order, enqueue(1), sweep);
+        assert!(added.enqueues[0].is_ok());
+        let deleted = swept.queues_swept.map(|swept| swept.deleted.contains(&queue(QUEUE)));
+        assert_eq!(deleted, Some(order == Order::SecondLeads));
+        assert_one_job_in_its_queue(&mut world);
+    });
+}
+
+/// A handle must not trust what it knows of a queue that another handle has deleted.
+pub fn a_queue_deleted_through_one_handle_is_made_again_through_another<S: ConcurrentSubject>() {
+    let mut world = with_empty_queue::<S>();
+    let mut other = world.handle();
+    let now = world.now();
+    world.act_as(2);
+    let add = world.batch(enqueue(1));
+    let cancelled = other.commit(now, &add).expect("it commits").enqueues.remove(0);
+    let id = cancelled.expect("the job is accepted").id;
+    world.act_as(1);
+    let deletes = [Admin::Cancel(id), Admin::Delete(id), Admin::DeleteQueue(queue(QUEUE))];
+    let out = world.commit(|batch| batch.admin.extend(deletes));
+    assert_eq!(out.admin[2], Ok(AdminDone::QueueDeleted));
+    world.admin(Admin::Resume(queue("another"))).expect("the queue is made");
+    world.act_as(2);
+    let add = world.batch(enqueue(1));
+    assert!(other.commit(now, &add).expect("it commits").enqueues[0].is_ok());
+    world.act_as(1);
+    world.check();
+    assert_one_job_in_its_queue(&mut world);
 }
 
 pub fn a_worker_that_is_seen_while_it_is_stopped_keeps_the_stop_mark<S: ConcurrentSubject>() {

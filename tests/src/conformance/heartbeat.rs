@@ -1,5 +1,6 @@
 //! Heartbeats: a lease lasts as long as its holder is heard from.
 
+use windlass_core::StaleReason::{Cancelled, Expired, Settled};
 use windlass_core::store::{Admin, Heartbeat, JobRefused, LeaseExtended, Reaped};
 use windlass_core::{Epoch, LeaseLength, LeaseToken, Millis, NewJob, StateName, Verdict, Wall};
 
@@ -67,9 +68,9 @@ pub fn a_new_length_holds_for_later_heartbeats_too<S: Subject>() {
     assert_eq!(world.beat(token, Some(longer)), until(world.now(), longer));
     world.advance(MINUTE);
     assert_eq!(world.beat(token, None), until(world.now(), longer));
-    let shorter = LeaseLength::MIN;
-    assert_eq!(world.beat(token, Some(shorter)), until(world.now(), shorter));
-    world.advance(Millis::new(500));
+    let (shorter, promised) = (LeaseLength::MIN, world.now());
+    assert_eq!(world.beat(token, Some(shorter)), until(promised, longer), "it never moves back");
+    world.advance(longer.millis());
     assert_eq!(world.beat(token, None), until(world.now(), shorter));
 }
 
@@ -126,10 +127,27 @@ pub fn of_several_heartbeats_in_one_batch_the_last_stands<S: Subject>() {
         batch.heartbeats.push(Heartbeat { extend: Some(second), ..note(token, "2") });
         batch.heartbeats.push(Heartbeat { token, extend: None, progress: None });
     });
-    let until =
-        |length: LeaseLength| Ok(LeaseExtended { until: world.now().plus(length.millis()) });
-    assert_eq!(out.heartbeats, [until(first), until(second), until(second)]);
+    let until = Ok(LeaseExtended { until: world.now().plus(first.millis()) });
+    assert_eq!(out.heartbeats, [until; 3], "a lease never ends sooner than was promised");
+    let length = world.job(token.job).lease().map(|lease| lease.length);
+    assert_eq!(length, Some(second), "the length is that of the last");
     assert_eq!(world.detail(token.job).progress, Some(text("2")));
+}
+
+pub fn a_heartbeat_by_a_clock_a_moment_behind_does_not_shorten_a_lease<S: Subject>() {
+    let mut world = World::<S>::new();
+    let token = held(&mut world);
+    let until = world.now().plus(MINUTE);
+    world.set_back(Millis::new(900));
+    assert_eq!(world.beat(token, None), Ok(LeaseExtended { until }));
+}
+
+pub fn a_heartbeat_by_a_clock_that_was_set_back_replaces_an_end_that_means_nothing<S: Subject>() {
+    let mut world = World::<S>::new();
+    let token = held(&mut world);
+    world.set_back(Millis::hours(1));
+    let until = world.now().plus(MINUTE);
+    assert_eq!(world.beat(token, None), Ok(LeaseExtended { until }));
 }
 
 pub fn a_stale_token_does_not_heartbeat<S: Subject>() {
@@ -138,7 +156,7 @@ pub fn a_stale_token_does_not_heartbeat<S: Subject>() {
     world.settle(first, Verdict::Release).expect("the holder's verdict counts");
     world.advance(Millis::seconds(1));
     let second = world.claim_one("w2").job;
-    assert_eq!(answer(&mut world, first), stale(StateName::Processing, 2));
+    assert_eq!(answer(&mut world, first), stale(Expired, StateName::Processing, 2));
     assert_eq!(world.job(first.job), second, "the new holder is untouched");
     assert_eq!(world.detail(first.job).progress, None, "a refused heartbeat leaves no note");
     world.beat(second.token(), None).expect("the new holder is heard");
@@ -148,9 +166,9 @@ pub fn a_token_that_was_never_given_out_does_not_heartbeat<S: Subject>() {
     let mut world = World::<S>::new();
     let token = held(&mut world);
     let ahead = LeaseToken { epoch: token.epoch.next(), ..token };
-    assert_eq!(answer(&mut world, ahead), stale(StateName::Processing, 1));
+    assert_eq!(answer(&mut world, ahead), stale(Expired, StateName::Processing, 1));
     let waiting = LeaseToken { job: world.enqueue(work()), epoch: Epoch::NEVER };
-    assert_eq!(answer(&mut world, waiting), stale(StateName::Queued, 0));
+    assert_eq!(answer(&mut world, waiting), stale(Expired, StateName::Queued, 0));
     let unknown = LeaseToken { job: world.dump().next_id, ..token };
     assert_eq!(answer(&mut world, unknown), Err(JobRefused::NotFound(unknown.job)));
 }
@@ -166,7 +184,7 @@ pub fn a_settled_job_hears_no_heartbeat<S: Subject>() {
     for (verdict, state) in ends {
         let token = held(&mut world);
         world.settle(token, verdict).expect("the holder's verdict counts");
-        assert_eq!(answer(&mut world, token), stale(state, 1));
+        assert_eq!(answer(&mut world, token), stale(Settled, state, 1));
     }
 }
 
@@ -174,7 +192,7 @@ pub fn a_heartbeat_learns_that_its_job_was_cancelled<S: Subject>() {
     let mut world = World::<S>::new();
     let token = held(&mut world);
     world.admin(Admin::Cancel(token.job)).expect("a running job can be cancelled");
-    assert_eq!(answer(&mut world, token), stale(StateName::Cancelled, 1));
+    assert_eq!(answer(&mut world, token), stale(Cancelled, StateName::Cancelled, 1));
 }
 
 pub fn a_heartbeat_learns_that_its_lease_was_taken_back<S: Subject>() {
@@ -182,5 +200,5 @@ pub fn a_heartbeat_learns_that_its_lease_was_taken_back<S: Subject>() {
     let token = held(&mut world);
     world.advance(MINUTE);
     world.reap(reap_up_to(9));
-    assert_eq!(answer(&mut world, token), stale(StateName::Queued, 1));
+    assert_eq!(answer(&mut world, token), stale(Expired, StateName::Queued, 1));
 }

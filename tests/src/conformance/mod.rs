@@ -9,14 +9,17 @@ pub mod batch;
 pub mod cancel_replay;
 pub mod claim;
 pub mod concurrent;
+pub mod concurrent_figures;
 pub mod concurrent_queues;
 pub mod dead_letters;
 pub mod delete_purge;
 pub mod enqueue;
+pub mod figures;
 pub mod heartbeat;
 pub mod idempotency;
 pub mod marker;
 pub mod promote;
+pub mod queue_deletion;
 pub mod queues;
 pub mod reader;
 pub mod reap;
@@ -25,9 +28,10 @@ pub mod repeat;
 pub mod settings_workers;
 pub mod settle;
 pub mod storm;
+pub mod timeout;
 
 use windlass_core::store::{Batch, JobRefused, Leased, Outcomes};
-use windlass_core::{Epoch, JobId, Rejected, StateName};
+use windlass_core::{Epoch, JobId, Rejected, StaleReason, StateName};
 
 use crate::fixture::{Subject, World};
 
@@ -153,6 +157,7 @@ macro_rules! conformance {
                 a_late_report_counts_as_long_as_nobody_took_the_lease_back,
                 the_record_of_a_failed_attempt_holds_all_that_was_reported,
                 an_error_comes_back_byte_for_byte,
+                output_with_a_nul_is_remembered_as_it_was_reported,
                 a_released_attempt_is_remembered_without_an_error,
                 the_last_error_of_a_job_stays_when_it_is_done_at_last,
                 only_the_latest_attempts_are_remembered,
@@ -187,6 +192,19 @@ macro_rules! conformance {
         );
         $crate::conformance_family!(
             $subject,
+            timeout,
+            [
+                a_lease_ends_with_the_timeout_of_its_attempt,
+                an_attempt_past_its_timeout_has_failed_and_waits_like_any_that_fails,
+                the_last_attempt_past_its_timeout_is_dead,
+                a_heartbeat_past_the_timeout_is_refused_before_anything_is_reaped,
+                a_process_keeps_the_lease_of_its_own_attempt_while_it_stops_it,
+                a_step_of_the_clock_times_nothing_out,
+                the_leases_of_a_dead_worker_are_taken_back_at_once_and_charged,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
             heartbeat,
             [
                 a_heartbeat_extends_the_lease_from_now,
@@ -196,6 +214,8 @@ macro_rules! conformance {
                 a_late_heartbeat_counts_as_long_as_nobody_took_the_lease_back,
                 a_note_on_progress_is_kept_until_the_next_one,
                 a_note_on_progress_comes_back_byte_for_byte,
+                a_heartbeat_by_a_clock_a_moment_behind_does_not_shorten_a_lease,
+                a_heartbeat_by_a_clock_that_was_set_back_replaces_an_end_that_means_nothing,
                 of_several_heartbeats_in_one_batch_the_last_stands,
                 a_stale_token_does_not_heartbeat,
                 a_token_that_was_never_given_out_does_not_heartbeat,
@@ -393,6 +413,22 @@ macro_rules! conformance {
         );
         $crate::conformance_family!(
             $subject,
+            queue_deletion,
+            [
+                a_queue_without_jobs_is_deleted_with_its_settings,
+                a_queue_with_a_job_in_any_state_is_not_deleted,
+                a_queue_whose_last_job_goes_in_the_same_batch_is_deleted,
+                a_deleted_queue_is_made_again_without_settings,
+                a_queue_made_after_another_was_deleted_shares_nothing_with_it,
+                a_deleted_queue_makes_room_for_another,
+                queues_that_hold_nothing_vanish,
+                a_paused_queue_or_one_with_settings_does_not_vanish,
+                a_queue_that_gets_a_job_or_a_setting_in_the_same_batch_does_not_vanish,
+                a_sweep_looks_at_a_page_of_queues_and_says_where_to_go_on,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
             queues,
             [
                 a_paused_queue_takes_jobs_but_hands_out_none_until_it_is_resumed,
@@ -443,6 +479,24 @@ macro_rules! conformance {
                 a_worker_lists_exactly_the_jobs_it_holds,
                 a_worker_that_never_announced_itself_holds_jobs_and_is_not_listed,
                 removing_a_worker_leaves_its_leases_to_run,
+                the_host_of_a_worker_is_kept_without_characters_that_a_store_cannot_hold,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            figures,
+            [
+                figures_that_are_added_to_a_slot_are_summed_and_survive_a_crash,
+                each_process_has_rows_of_its_own_and_all_are_summed,
+                old_figures_are_folded_into_longer_spans_and_the_total_stays,
+                figures_of_a_slot_that_is_not_long_over_are_not_folded,
+                figures_that_come_late_are_folded_like_the_others,
+                figures_are_folded_page_by_page,
+                a_range_of_figures_begins_with_its_start_and_ends_before_its_end,
+                past_figures_are_told_in_steps_whatever_span_they_are_kept_in,
+                a_batch_tells_what_it_did_to_jobs,
+                a_lease_that_expires_is_counted_and_its_time_is_not,
+                heartbeats_replays_and_removals_are_not_counted,
             ]
         );
         $crate::conformance_family!(
@@ -458,7 +512,7 @@ macro_rules! conformance {
                 a_list_holds_the_jobs_of_its_queue_and_kind_only,
                 jobs_that_come_between_two_pages_move_nothing,
                 a_page_behind_a_job_that_has_left_the_list_goes_on_there,
-                a_filtered_page_looks_at_a_bounded_number_of_rows_and_offers_the_next,
+                what_a_filter_includes_is_on_the_first_page_whatever_else_is_stored,
                 a_page_of_a_list_without_filter_is_as_long_as_asked_for,
                 the_oldest_ready_job_of_a_queue_is_the_one_due_the_longest,
                 the_counters_of_a_queue_tell_where_its_jobs_are,
@@ -481,7 +535,9 @@ macro_rules! conformance_family {
             $(
                 #[test]
                 fn $case() {
-                    $crate::conformance::$family::$case::<$subject>();
+                    if <$subject as $crate::fixture::Subject>::is_available() {
+                        $crate::conformance::$family::$case::<$subject>();
+                    }
                 }
             )*
         }
@@ -504,6 +560,6 @@ fn ids(leased: &[Leased]) -> Vec<JobId> {
 }
 
 /// The refusal of a token that does not hold the job: it is in this state, claimed so often.
-fn stale<T>(state: StateName, epoch: u64) -> Result<T, JobRefused> {
-    Err(Rejected::Stale { state, epoch: Epoch::new(epoch) }.into())
+fn stale<T>(reason: StaleReason, state: StateName, epoch: u64) -> Result<T, JobRefused> {
+    Err(Rejected::Stale { reason, state, epoch: Epoch::new(epoch) }.into())
 }

@@ -2,7 +2,7 @@
 
 use windlass_core::limits::QUEUES;
 use windlass_core::store::{
-    Admin, AdminDone, AdminRefused, Batch, DeadFilter, Heartbeat, Purge, Settle,
+    Admin, AdminDone, Batch, DeadFilter, Heartbeat, Purge, Settle, TooManyQueues,
 };
 use windlass_core::{
     EnqueueRefused, JobId, JobTimeout, LeaseLength, Millis, NewJob, Queue, QueueName,
@@ -120,21 +120,24 @@ pub fn there_are_no_more_queues_than_there_may_be<S: Subject>() {
     let mut world = World::<S>::alone();
     let names: Vec<QueueName> = (0..QUEUES).map(|n| queue(&format!("q{n}"))).collect();
     let one_too_many = || Admin::Pause(queue("one-too-many"));
+    let too_many = || TooManyQueues { limit: QUEUES };
     let out = world.load(|batch| {
         batch.admin.extend(names.iter().cloned().map(Admin::Resume));
         batch.admin.push(one_too_many());
     });
     assert!(out.admin[..QUEUES].iter().all(Result::is_ok), "all but the last are made");
-    assert_eq!(out.admin[QUEUES], Err(AdminRefused::TooManyQueues));
+    assert_eq!(out.admin[QUEUES], Err(too_many().into()));
     let out = world.load(|batch| {
         batch.admin.extend([one_too_many(), Admin::Pause(names[0].clone())]);
         batch.enqueues.extend([work_in("another"), work_in("q1")]);
     });
-    assert_eq!(out.admin[0], Err(AdminRefused::TooManyQueues));
+    assert_eq!(out.admin[0], Err(too_many().into()));
     assert!(out.admin[1].is_ok(), "those that exist can be changed");
-    assert_eq!(out.enqueues[0], Err(EnqueueRefused::TooManyQueues));
+    assert_eq!(out.enqueues[0], Err(too_many().into()));
     assert!(out.enqueues[1].is_ok(), "those that exist take jobs");
     assert_eq!(world.dump().queues.len(), QUEUES);
+    world.enqueue(work_in("default"));
+    assert_eq!(world.dump().queues.len(), QUEUES + 1, "the default queue is made in any case");
 }
 
 // Settings.

@@ -1,5 +1,6 @@
 //! Leases that ran out: what is taken back, what is not, page by page, and by which clock.
 
+use windlass_core::StaleReason::Expired;
 use windlass_core::limits::{CLOCK_STEP, PAGE_ROWS};
 use windlass_core::store::{Admin, Cursor, Heartbeat, JobRefused, Next, Reap, Reaped, Settle};
 use windlass_core::{
@@ -90,9 +91,9 @@ pub fn a_lease_runs_from_its_latest_heartbeat<S: Subject>() {
 
 pub fn a_lease_of_another_length_is_reaped_at_its_own_end<S: Subject>() {
     let mut world = World::<S>::new();
-    let short = world.running(work()).job.token();
     let long = world.running(work()).job.token();
-    world.beat(short, Some(lease(Millis::seconds(1)))).expect("the holder is heard");
+    let brief = NewJob { visibility_timeout: Some(lease(Millis::seconds(1))), ..work() };
+    let short = world.running(brief).job.token();
     world.beat(long, Some(lease(Millis::hours(1)))).expect("the holder is heard");
     world.advance(Millis::seconds(1));
     assert_eq!(world.reap(reap_up_to(10)), requeued(1));
@@ -199,7 +200,8 @@ pub fn a_report_that_comes_after_the_reaping_is_refused<S: Subject>() {
     world.advance(LEASE);
     assert_eq!(world.reap(reap_up_to(10)), Reaped::Page { requeued: 1, failed: 1, next: None });
     for (token, state) in [(token, StateName::Queued), (last, StateName::Failed)] {
-        let stale = JobRefused::from(Rejected::Stale { state, epoch: token.epoch });
+        let stale =
+            JobRefused::from(Rejected::Stale { reason: Expired, state, epoch: token.epoch });
         let verdicts = [complete(), fail("late"), snooze(TICK), Verdict::Release];
         for verdict in verdicts {
             assert_eq!(world.settle(token, verdict), Err(stale));
@@ -208,7 +210,8 @@ pub fn a_report_that_comes_after_the_reaping_is_refused<S: Subject>() {
         assert_eq!(world.attempts(token.job).len(), 1, "a late report leaves no attempt");
     }
     let again = world.claim_one("w2").job;
-    let stale = Rejected::Stale { state: StateName::Processing, epoch: again.epoch };
+    let stale =
+        Rejected::Stale { reason: Expired, state: StateName::Processing, epoch: again.epoch };
     assert_eq!(world.settle(token, complete()), Err(stale.into()));
     assert_eq!(world.job(again.id), again, "the new holder is not disturbed");
 }
@@ -318,7 +321,8 @@ pub fn a_lease_given_before_the_clock_was_stepped_counts_its_full_length_again<S
     let running = world.running(work()).job;
     world.advance(Millis::hours(1));
     let since = world.now();
-    let reap = Reap { trusted_since: Some(since), ..reap_up_to(10) };
+    world.clock.trusted_since = Some(since);
+    let reap = reap_up_to(10);
     assert_eq!(world.reap(reap), NOTHING, "an hour in no time is a step, not a silence");
     almost_expire(&mut world);
     assert_eq!(world.reap(reap), NOTHING);
@@ -329,7 +333,8 @@ pub fn a_lease_given_before_the_clock_was_stepped_counts_its_full_length_again<S
 
 pub fn a_lease_given_after_the_clock_was_stepped_runs_out_at_its_own_end<S: Subject>() {
     let mut world = World::<S>::new();
-    let reap = Reap { trusted_since: Some(world.now()), ..reap_up_to(10) };
+    world.clock.trusted_since = Some(world.now());
+    let reap = reap_up_to(10);
     world.advance(Millis::seconds(10));
     world.running(work());
     almost_expire(&mut world);
@@ -347,8 +352,8 @@ pub fn leases_held_at_the_head_do_not_stop_later_ones_from_being_reaped<S: Subje
     let short = NewJob { visibility_timeout: Some(lease(Millis::seconds(1))), ..work() };
     let gone: Vec<JobId> = (0..2).map(|_| world.running(short.clone()).job.id).collect();
     world.advance(Millis::seconds(1));
-    let reap = Reap { trusted_since: Some(since), ..reap_up_to(2) };
-    assert_eq!(reap_all(&mut world, reap), [0, 1, 1]);
+    world.clock.trusted_since = Some(since);
+    assert_eq!(reap_all(&mut world, reap_up_to(2)), [0, 1, 1]);
     assert_reaped_once(&mut world, &gone);
     for job in held {
         assert_eq!(world.job(job.id), job, "a held lease is left as it was");
@@ -361,8 +366,8 @@ pub fn a_clock_that_disagrees_by_more_than_a_second_reaps_nothing<S: Subject>() 
     world.advance(LEASE);
     let far = CLOCK_STEP.plus(TICK);
     for expected in [world.now().plus(far), world.now().minus(far)] {
-        let reap = Reap { expected: Some(expected), ..reap_up_to(10) };
-        let out = world.commit(|batch| batch.reap = Some(reap));
+        world.clock.expected = Some(expected);
+        let out = world.commit(|batch| batch.reap = Some(reap_up_to(10)));
         assert_eq!((out.reaped, out.wrote), (Some(Reaped::ClockStepped), false));
     }
     assert_eq!(world.job(running.id), running);
@@ -375,8 +380,9 @@ pub fn a_clock_that_disagrees_by_a_second_and_no_more_is_believed<S: Subject>() 
         world.advance(LEASE);
         let now = world.now();
         let expected = if ahead { now.plus(CLOCK_STEP) } else { now.minus(CLOCK_STEP) };
-        let reap = Reap { expected: Some(expected), ..reap_up_to(10) };
-        assert_eq!(world.reap(reap), requeued(1));
+        world.clock.expected = Some(expected);
+        assert_eq!(world.reap(reap_up_to(10)), requeued(1));
+        world.clock.expected = None;
         let token = world.claim_one("w1").job.token();
         world.settle(token, complete()).expect("the holder reports");
     }
@@ -384,7 +390,8 @@ pub fn a_clock_that_disagrees_by_a_second_and_no_more_is_believed<S: Subject>() 
 
 pub fn a_stepped_clock_stops_the_reaping_and_nothing_else_of_the_batch<S: Subject>() {
     let mut world = World::<S>::new();
-    let reap = Reap { expected: Some(world.now().plus(Millis::hours(1))), ..reap_up_to(10) };
+    world.clock.expected = Some(world.now().plus(Millis::hours(1)));
+    let reap = reap_up_to(10);
     let out = world.commit(|batch| {
         batch.enqueues.push(work());
         batch.admin.push(Admin::SeeWorker(announced("w1")));

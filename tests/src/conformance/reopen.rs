@@ -1,5 +1,6 @@
 //! A crash after an acknowledged commit loses nothing and brings nothing back.
 
+use windlass_core::StaleReason::Expired;
 use windlass_core::store::{Admin, Heartbeat, JobRefused, Store};
 use windlass_core::{JobId, Millis, NewJob, QueueSettings, StateName, Verdict, When};
 
@@ -99,8 +100,8 @@ pub fn a_stale_token_is_still_stale_after_a_crash<S: Subject>() {
     world.settle(first, Verdict::Release).expect("the holder's verdict counts");
     let second = world.claim_one("w2").job.token();
     crash(&mut world);
-    assert_eq!(world.settle(first, complete()), stale(StateName::Processing, 2));
-    assert_eq!(world.beat(first, None), stale(StateName::Processing, 2));
+    assert_eq!(world.settle(first, complete()), stale(Expired, StateName::Processing, 2));
+    assert_eq!(world.beat(first, None), stale(Expired, StateName::Processing, 2));
     assert_eq!(world.settle(second, complete()), Ok(StateName::Done));
 }
 

@@ -1,5 +1,6 @@
 //! Reports sent again: the first answer for the same verdict, a refusal for any other.
 
+use windlass_core::StaleReason::{Expired, Settled};
 use windlass_core::store::{Admin, Settle};
 use windlass_core::{Millis, NewJob, StateName, Verdict};
 
@@ -64,7 +65,7 @@ pub fn another_verdict_with_a_spent_token_is_refused<S: Subject>() {
         let token = world.running(work()).job.token();
         assert_eq!(world.settle(token, first), Ok(state));
         for (other_at, (other, _)) in verdicts().into_iter().enumerate() {
-            let expected = if other_at == at { Ok(state) } else { stale(state, 1) };
+            let expected = if other_at == at { Ok(state) } else { stale(Settled, state, 1) };
             assert_eq!(answer(&mut world, token, other), expected, "{at}, then {other_at}");
         }
     }
@@ -77,7 +78,7 @@ pub fn of_two_verdicts_in_one_batch_the_first_counts<S: Subject>() {
         batch.settles.push(Settle { token, verdict: fail_for_good("no use") });
         batch.settles.push(Settle { token, verdict: complete_with("1") });
     });
-    assert_eq!(out.settles, [Ok(StateName::Failed), stale(StateName::Failed, 1)]);
+    assert_eq!(out.settles, [Ok(StateName::Failed), stale(Settled, StateName::Failed, 1)]);
     assert_eq!(world.detail(token.job).result, None, "a refused verdict leaves no result");
 }
 
@@ -88,7 +89,7 @@ pub fn a_report_sent_again_after_a_replay_gets_its_first_answer<S: Subject>() {
     world.admin(Admin::Replay(token.job)).expect("a failed job can be replayed");
     let repeated = answer(&mut world, token, fail_for_good("no use"));
     assert_eq!(repeated, Ok(StateName::Failed));
-    assert_eq!(answer(&mut world, token, complete()), stale(StateName::Queued, 1));
+    assert_eq!(answer(&mut world, token, complete()), stale(Settled, StateName::Queued, 1));
 }
 
 pub fn the_last_failure_sent_again_after_a_replay_gets_its_first_answer<S: Subject>() {
@@ -136,7 +137,7 @@ pub fn a_report_sent_again_after_the_next_claim_is_refused<S: Subject>() {
         world.advance(SNOOZE);
         world.promote(9);
         let held = world.claim_one("w2").job;
-        assert_eq!(answer(&mut world, token, verdict), stale(StateName::Processing, 2));
+        assert_eq!(answer(&mut world, token, verdict), stale(Expired, StateName::Processing, 2));
         assert_eq!(world.job(token.job), held, "the new holder is untouched");
     }
 }

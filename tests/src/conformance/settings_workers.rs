@@ -1,7 +1,9 @@
 //! What is kept beside jobs: settings by name, and workers with what they hold.
 
 use windlass_core::limits::{DEMAND_NAMES, SETTING_VALUE_BYTES, SLOTS};
-use windlass_core::store::{Admin, AdminDone, AdminRefused, Reader, Worker, WorkerKind, WorkerRow};
+use windlass_core::store::{
+    Admin, AdminDone, AdminRefused, Instance, Reader, Worker, WorkerKind, WorkerRow,
+};
 use windlass_core::{Demand, JobId, Kinds, LeaseLength, Millis, Queues, StateName, Wall};
 
 use crate::fixture::{
@@ -125,10 +127,13 @@ pub fn a_worker_is_kept_as_it_last_described_itself<S: Subject>() {
     let mut world = World::<S>::new();
     for kind in WorkerKind::ALL {
         for pid in [None, Some(1), Some(u32::MAX)] {
-            let described = Worker { host: "höst 2".into(), pid, kind, ..announced("w1") };
-            see(&mut world, described.clone());
-            world.reopen();
-            assert_eq!(row(&mut world, "w1").map(|row| row.worker), Some(described));
+            for instance in [Instance::new("boot/pid:[1]", u64::MAX), None] {
+                let host = "höst 2".into();
+                let described = Worker { host, pid, instance, kind, ..announced("w1") };
+                see(&mut world, described.clone());
+                world.reopen();
+                assert_eq!(row(&mut world, "w1").map(|row| row.worker), Some(described));
+            }
         }
     }
 }
@@ -321,4 +326,11 @@ pub fn removing_a_worker_leaves_its_leases_to_run<S: Subject>() {
     note(&mut world, [Admin::RemoveWorker(worker("w1"))]);
     assert_eq!(world.job(held.id), held);
     assert_eq!(world.settle(held.token(), complete()), Ok(StateName::Done));
+}
+
+pub fn the_host_of_a_worker_is_kept_without_characters_that_a_store_cannot_hold<S: Subject>() {
+    let mut world = World::<S>::new();
+    see(&mut world, Worker { host: "a\0b".into(), ..announced("w1") });
+    let kept = row(&mut world, "w1").expect("the worker is known");
+    assert_eq!(&*kept.worker.host, "a\u{1a}b");
 }

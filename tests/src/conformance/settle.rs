@@ -1,5 +1,6 @@
 //! Verdicts: what a report does to its job, and that only the holder's first one does anything.
 
+use windlass_core::StaleReason::{Cancelled, Expired};
 use windlass_core::limits::{ATTEMPTS_KEPT, ERROR_BYTES, OUTPUT_BYTES};
 use windlass_core::store::{Admin, JobRefused, Leased, Settle};
 use windlass_core::{
@@ -273,6 +274,21 @@ pub fn an_error_comes_back_byte_for_byte<S: Subject>() {
     }
 }
 
+pub fn output_with_a_nul_is_remembered_as_it_was_reported<S: Subject>() {
+    let mut world = World::<S>::new();
+    let job = world.running_by("w8", work()).job;
+    let failure = Failure {
+        stdout: Some(Excerpt::tail("a\0b", OUTPUT_BYTES)),
+        stderr: Some(Excerpt::tail("\0", OUTPUT_BYTES)),
+        ..Failure::new("x\0y").permanent()
+    };
+    let verdict = Verdict::Fail(Box::new(failure.clone()));
+    world.settle(job.token(), verdict).expect("the holder's verdict counts");
+    let kept = &world.attempts(job.id)[0];
+    assert_eq!((&kept.stdout, &kept.stderr), (&failure.stdout, &failure.stderr));
+    assert_eq!(kept.error, Some(Excerpt::stored("x\u{1a}y", false)));
+}
+
 pub fn a_released_attempt_is_remembered_without_an_error<S: Subject>() {
     let mut world = World::<S>::new();
     let token = world.running_by("w8", work()).job.token();
@@ -330,7 +346,7 @@ fn overtaken<S: Subject>() -> (World<S>, LeaseToken, Leased) {
 /// Shows that the first holder's verdict is refused and the second's counts.
 fn check_stale<S: Subject>(verdict: Verdict) {
     let (mut world, first, second) = overtaken::<S>();
-    assert_eq!(answer(&mut world, first, verdict), stale(StateName::Processing, 2));
+    assert_eq!(answer(&mut world, first, verdict), stale(Expired, StateName::Processing, 2));
     assert_eq!(world.job(first.job), second.job, "the new holder is untouched");
     let settled = world.settle(second.job.token(), complete());
     assert_eq!(settled, Ok(StateName::Done));
@@ -360,9 +376,12 @@ pub fn a_token_that_was_never_given_out_reports_nothing<S: Subject>() {
     let waiting = world.enqueue(work());
     for (verdict, _) in verdicts() {
         let ahead = LeaseToken { epoch: held.epoch.next(), ..held };
-        assert_eq!(answer(&mut world, ahead, verdict.clone()), stale(StateName::Processing, 1));
+        assert_eq!(
+            answer(&mut world, ahead, verdict.clone()),
+            stale(Expired, StateName::Processing, 1)
+        );
         let never = LeaseToken { job: waiting, epoch: Epoch::NEVER };
-        assert_eq!(answer(&mut world, never, verdict), stale(StateName::Queued, 0));
+        assert_eq!(answer(&mut world, never, verdict), stale(Expired, StateName::Queued, 0));
     }
 }
 
@@ -387,7 +406,7 @@ pub fn a_report_after_the_lease_was_taken_back_is_refused<S: Subject>() {
         let token = world.running(work()).job.token();
         world.advance(Millis::hours(1));
         world.reap(reap_up_to(9));
-        assert_eq!(answer(&mut world, token, verdict), stale(StateName::Queued, 1));
+        assert_eq!(answer(&mut world, token, verdict), stale(Expired, StateName::Queued, 1));
     }
 }
 
@@ -396,6 +415,6 @@ pub fn a_report_on_a_job_cancelled_while_it_ran_is_refused<S: Subject>() {
     let token = world.running(work()).job.token();
     world.admin(Admin::Cancel(token.job)).expect("a running job can be cancelled");
     for (verdict, _) in verdicts() {
-        assert_eq!(answer(&mut world, token, verdict), stale(StateName::Cancelled, 1));
+        assert_eq!(answer(&mut world, token, verdict), stale(Cancelled, StateName::Cancelled, 1));
     }
 }

@@ -1,13 +1,15 @@
 //! Comparing what a store did with what was expected, with messages that say where they part.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use windlass_core::store::{
     Batch, Cursor, Disagreement, Dump, Filter, Next, Outcomes, Purged, Reader, Reaped, Store,
 };
-use windlass_core::{JobId, View, Wall};
+use windlass_core::{Figures, JobId, QueueName, View, Wall};
 
 use crate::model::Expected;
+use crate::model::figures::by_queue;
 
 /// Everything found in one batch.
 pub(crate) struct Differences(Vec<String>);
@@ -41,6 +43,7 @@ impl Differences {
         self.same("reaped", &want.reaped, &found.reaped);
         self.same("promoted", &want.promoted, &found.promoted);
         self.purged(want.purged.as_ref(), found.purged.as_ref());
+        self.same("queues swept", &want.queues_swept, &found.queues_swept);
         self.each("claims", &want.claims, &found.claims);
         self.next("next due", want.next_due, found.next_due);
         // In the middle of a pass the rest is told by the other pages.
@@ -51,6 +54,7 @@ impl Differences {
             self.next("next expiry", want.next_expiry, found.next_expiry);
         }
         self.each("changes", &want.changes, &found.changes);
+        self.each("figures", &by_name(want), &by_name(found));
         for queue in expected.must_stir.iter().filter(|queue| !found.ready_queues.contains(queue)) {
             self.0.push(format!("queue {queue} has claimable jobs now, but is not told as ready"));
         }
@@ -88,6 +92,8 @@ impl Differences {
         self.each("workers", &expected.workers, &found.workers);
         self.each("settings", &expected.settings, &found.settings);
         self.each("markers", &expected.markers, &found.markers);
+        let sets = |dump: &Dump| -> Vec<_> { dump.figures.iter().map(by_queue).collect() };
+        self.each("rows of figures", &sets(expected), &sets(found));
     }
 
     /// A batch that says it wrote nothing has changed nothing.
@@ -131,12 +137,21 @@ impl Differences {
     }
 }
 
+/// What a batch did, one entry for each queue.
+fn by_name(outcomes: &Outcomes) -> Vec<(QueueName, Figures)> {
+    let mut sums: BTreeMap<QueueName, Figures> = BTreeMap::new();
+    for (queue, figures) in &outcomes.figures {
+        sums.entry(queue.clone()).or_default().add(figures);
+    }
+    sums.into_iter().collect()
+}
+
 /// Every list, read page by page to its end, holds the jobs it should, in its order.
 pub(crate) fn lists<S: Store>(store: &S, dump: &Dump) -> Result<(), String> {
     let queues = [None].into_iter().chain(dump.queues.iter().map(|row| Some(&row.queue.name)));
     for queue in queues {
         for view in [None].into_iter().chain(View::ALL.map(Some)) {
-            let filter = Filter { view, queue: queue.cloned(), kind: None };
+            let filter = Filter { view, queue: queue.cloned(), ..Filter::default() };
             let found = read_list(store, &filter)?;
             let expected = expected_list(dump, &filter);
             if found != expected {

@@ -4,7 +4,10 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use windlass_core::store::{ClaimFor, DeadFilter, Purge, Retention, Taker, Worker, WorkerKind};
+use windlass_core::limits::QUEUES;
+use windlass_core::store::{
+    ClaimFor, DeadFilter, Instance, Purge, Retention, Taker, Worker, WorkerKind,
+};
 use windlass_core::{
     Delay, Demand, Excerpt, Failure, FailureKind, Fingerprint, Idempotency, IdempotencyKey,
     JobTimeout, Kind, Kinds, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Millis, NewJob,
@@ -50,13 +53,16 @@ pub fn grinding_trace() -> Trace {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    (0..=2_u32, select(vec![0_u64, 5_000, 60_000]), retry(), lease_length()).prop_map(
-        |(retries, window, retry, visibility_timeout)| Policy {
+    let max_queues = select(vec![2, QUEUES]);
+    let window = select(vec![0_u64, 5_000, 60_000]);
+    (0..=2_u32, window, retry(), lease_length(), max_queues).prop_map(
+        |(retries, window, retry, visibility_timeout, max_queues)| Policy {
             max_retries: MaxRetries::new(retries).expect(IN_RANGE),
             timeout: None,
             visibility_timeout,
             retry,
             idempotency_window: Millis::new(window),
+            max_queues,
         },
     )
 }
@@ -67,11 +73,13 @@ fn step() -> impl Strategy<Value = Step> {
         option::weighted(0.5, reap()),
         option::weighted(0.6, 1..=3_usize),
         option::weighted(0.25, purge()),
+        option::weighted(0.2, 1..=3_usize),
     );
-    (clock(), 1..=2_u64, reports, enqueues(), sweeps, vec(claim(), 0..=2)).prop_map(
-        |(clock_ms, process, reports, enqueues, sweeps, claims)| {
+    let ends = (vec(claim(), 0..=2), any::<bool>());
+    (clock(), 1..=2_u64, reports, enqueues(), sweeps, ends).prop_map(
+        |(clock_ms, process, reports, enqueues, sweeps, (claims, figures))| {
             let (settles, heartbeats, admin) = reports;
-            let (reap, promote, purge) = sweeps;
+            let (reap, promote, purge, queue_sweep) = sweeps;
             Step {
                 clock_ms,
                 process,
@@ -82,7 +90,9 @@ fn step() -> impl Strategy<Value = Step> {
                 reap,
                 promote,
                 purge,
+                queue_sweep,
                 claims,
+                figures,
             }
         },
     )
@@ -187,6 +197,7 @@ fn admin() -> impl Strategy<Value = AdminPlan> {
         1 => queue().prop_map(AdminPlan::Pause),
         1 => queue().prop_map(AdminPlan::Resume),
         3 => (queue(), settings()).prop_map(|(queue, set)| AdminPlan::SetQueue(queue, set)),
+        2 => queue().prop_map(AdminPlan::DeleteQueue),
         1 => value.prop_map(move |value| AdminPlan::SetSetting(setting(), value)),
         1 => worker().prop_map(AdminPlan::SeeWorker),
         1 => worker().prop_map(|worker| AdminPlan::RemoveWorker(worker.id)),
@@ -396,6 +407,7 @@ fn worker() -> impl Strategy<Value = Worker> {
     let id = select(vec!["w1", "w2", "w3"]);
     (id, option::of(1..3_u32), demand(), 0..3_usize).prop_map(|(id, pid, demand, slots)| Worker {
         pid,
+        instance: pid.and_then(|pid| Instance::new("boot", pid.into())),
         demand,
         slots,
         ..Worker::new(worker_id(id), "host", WorkerKind::Local)

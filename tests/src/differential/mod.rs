@@ -115,10 +115,11 @@ fn side_by_side<A: Store, B: Store>(mut a: A, mut b: B, trace: &Trace) -> Result
     Ok(())
 }
 
-/// The order of queues that became ready means nothing.
+/// The order of queues means nothing where it is not that of the commands.
 fn sorted(outcomes: &Outcomes) -> Outcomes {
     let mut outcomes = outcomes.clone();
     outcomes.ready_queues.sort();
+    outcomes.figures.sort_by(|(a, _), (b, _)| a.cmp(b));
     outcomes
 }
 

@@ -1,13 +1,15 @@
 //! A trace as plain data, and how a step becomes a batch for a store as it stands.
 
+use std::collections::BTreeMap;
+
 use windlass_core::store::{
-    Admin, AdminDone, Batch, ClaimFor, Cursor, DeadFilter, Dump, Heartbeat, Outcomes, Purge, Reap,
-    Reaped, Settle, Worker,
+    Admin, AdminDone, Batch, ClaimFor, ClockView, Cursor, DeadFilter, Dump, Heartbeat, Outcomes,
+    Purge, QueueSweep, Reap, Reaped, Settle, SlotFigures, Worker,
 };
 use windlass_core::{
-    BatchId, Epoch, Fingerprint, JobId, JobTimeout, Kind, LeaseLength, LeaseToken, MaxRetries,
-    NewJob, Payload, Policy, Priority, ProcessId, QueueName, QueueSettings, RetryPolicy,
-    SettingKey, SettingValue, StateName, Verdict, Wall, When, WorkerId,
+    BatchId, Epoch, FigureSet, Fingerprint, JobId, JobTimeout, Kind, LeaseLength, LeaseToken,
+    MaxRetries, NewJob, Payload, Policy, Priority, ProcessId, QueueName, QueueSettings,
+    RetryPolicy, SettingKey, SettingValue, Span, StateName, Verdict, Wall, When, WorkerId,
 };
 
 use super::START;
@@ -35,7 +37,11 @@ pub struct Step {
     pub(crate) reap: Option<ReapPlan>,
     pub(crate) promote: Option<usize>,
     pub(crate) purge: Option<Purge>,
+    /// Look for queues that hold nothing, this many at once, on from where the last page stopped.
+    pub(crate) queue_sweep: Option<usize>,
     pub(crate) claims: Vec<ClaimFor>,
+    /// Whether what was counted so far is written.
+    pub(crate) figures: bool,
 }
 
 /// A job, by its place among those there are.
@@ -100,6 +106,7 @@ pub(crate) enum AdminPlan {
     Pause(QueueName),
     Resume(QueueName),
     SetQueue(QueueName, QueueSettings),
+    DeleteQueue(QueueName),
     SetSetting(SettingKey, Option<SettingValue>),
     SeeWorker(Worker),
     RemoveWorker(WorkerId),
@@ -153,21 +160,33 @@ pub(crate) struct Memory {
     seq: u64,
     reap_on: Option<Cursor>,
     replay_on: Option<Cursor>,
+    sweep_on: Option<QueueName>,
     /// Requests that had a key.
     sent: Vec<NewJob>,
+    /// What was counted and not written yet, by slot.
+    counted: BTreeMap<Wall, FigureSet>,
     /// The store after the last batch.
     pub(crate) dump: Dump,
 }
 
 impl Memory {
     pub(crate) fn new(dump: Dump) -> Self {
-        Self { now: START, seq: 0, reap_on: None, replay_on: None, sent: Vec::new(), dump }
+        let (sent, counted) = (Vec::new(), BTreeMap::new());
+        let (reap_on, replay_on, sweep_on) = (None, None, None);
+        Self { now: START, seq: 0, reap_on, replay_on, sweep_on, sent, counted, dump }
     }
 
     pub(crate) fn learn(&mut self, outcomes: &Outcomes, dump: Dump) {
         self.dump = dump;
+        for (queue, figures) in &outcomes.figures {
+            let slot = Span::Live.slot(outcomes.now);
+            self.counted.entry(slot).or_default().count(queue, figures);
+        }
         if let Some(Reaped::Page { next, .. }) = outcomes.reaped {
             self.reap_on = next;
+        }
+        if let Some(swept) = &outcomes.queues_swept {
+            self.sweep_on.clone_from(&swept.next);
         }
         for answer in &outcomes.admin {
             if let Ok(AdminDone::Replayed { next, .. }) = answer {
@@ -271,12 +290,28 @@ pub(crate) fn resolve(trace: &Trace, step: &Step, memory: &mut Memory) -> (Wall,
         limit: plan.limit,
         after: memory.reap_on.filter(|_| plan.on),
         all: plan.all,
-        expected: plan.off_ms.map(|off| Wall::new(now.get().saturating_add(off))),
-        trusted_since: plan.trusted_for_ms.map(|ago| Wall::new(now.get().saturating_sub(ago))),
     });
+    if let Some(plan) = step.reap {
+        let expected = plan.off_ms.map(|off| Wall::new(now.get().saturating_add(off)));
+        let ago = |ago| Wall::new(now.get().saturating_sub(ago));
+        let trusted_since = plan.trusted_for_ms.map(ago);
+        batch.clock = ClockView { expected, trusted_since };
+        // The process of this batch is one worker, and knows another one to be dead.
+        batch.own = (plan.limit % 2 == 0).then(|| WorkerId::new("w1").expect("a worker"));
+        batch.dead = (plan.limit % 3 == 0)
+            .then(|| WorkerId::new("w2").expect("a worker"))
+            .into_iter()
+            .collect();
+    }
     batch.promote = step.promote;
     batch.purge = step.purge;
+    let after = memory.sweep_on.clone();
+    batch.queue_sweep = step.queue_sweep.map(|limit| QueueSweep { after, limit });
     batch.claims.clone_from(&step.claims);
+    if step.figures {
+        let counted = std::mem::take(&mut memory.counted).into_iter();
+        batch.figures = counted.map(|(slot, figures)| SlotFigures { slot, figures }).collect();
+    }
     (now, batch)
 }
 
@@ -295,6 +330,7 @@ fn resolve_admin(plan: &AdminPlan, memory: &Memory) -> Admin {
         AdminPlan::Pause(name) => Admin::Pause(name.clone()),
         AdminPlan::Resume(name) => Admin::Resume(name.clone()),
         AdminPlan::SetQueue(name, settings) => Admin::SetQueue(name.clone(), *settings),
+        AdminPlan::DeleteQueue(name) => Admin::DeleteQueue(name.clone()),
         AdminPlan::SetSetting(key, value) => Admin::SetSetting(key.clone(), value.clone()),
         AdminPlan::SeeWorker(worker) => Admin::SeeWorker(worker.clone()),
         AdminPlan::RemoveWorker(id) => Admin::RemoveWorker(id.clone()),

@@ -92,9 +92,9 @@ impl Running {
     }
 }
 
-fn place() -> (TempDir, PathBuf) {
+fn place<D: OnDisk>() -> (TempDir, PathBuf) {
     let dir = scratch();
-    let path = dir.path().join("jobs.db");
+    let path = D::place(dir.path());
     (dir, path)
 }
 
@@ -114,7 +114,10 @@ pub fn be_child<D: OnDisk>() {
         child::run::<D>(&Task::parse(&given), child::say);
         return;
     }
-    let (_dir, path) = place();
+    if !D::is_available() {
+        return;
+    }
+    let (_dir, path) = place::<D>();
     let mut promises = Promises::default();
     let task = Task { process: 1, hour: 0, batches: 40, path: path.clone() };
     child::run::<D>(&task, |line| promises.hear(line));
@@ -124,7 +127,10 @@ pub fn be_child<D: OnDisk>() {
 
 /// Kills one child after the other, and checks what each has left.
 pub fn kill_again_and_again<D: OnDisk>() {
-    let (_dir, path) = place();
+    if !D::is_available() {
+        return;
+    }
+    let (_dir, path) = place::<D>();
     let mut promises = Promises::default();
     let mut dice = Dice(7);
     let rounds = rounds(100);
@@ -140,7 +146,10 @@ pub fn kill_again_and_again<D: OnDisk>() {
 
 /// Lets two processes commit to one file at once; every other time one is killed beside the other.
 pub fn share_a_file<D: OnDisk>() {
-    let (_dir, path) = place();
+    if !D::is_available() {
+        return;
+    }
+    let (_dir, path) = place::<D>();
     let mut promises = Promises::default();
     let rounds = rounds(6);
     for round in 0..rounds {

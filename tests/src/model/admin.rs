@@ -25,23 +25,29 @@ impl Model {
             Admin::DiscardDead { filter, after, limit } => {
                 Ok(self.discard_dead(now, filter, *after, *limit, policy))
             }
-            Admin::Pause(name) => Ok(self.change_queue(name, |queue| queue.paused = true)),
+            Admin::Pause(name) => {
+                self.room_for_queue(name, policy)?;
+                Ok(self.change_queue(name, |queue| queue.paused = true))
+            }
             Admin::Resume(name) => {
+                self.room_for_queue(name, policy)?;
                 self.must_stir.insert(name.clone());
                 Ok(self.change_queue(name, |queue| queue.paused = false))
             }
             Admin::SetQueue(name, settings) => {
+                self.room_for_queue(name, policy)?;
                 if !self.queue(name).paused {
                     self.must_stir.insert(name.clone());
                 }
                 Ok(self.change_queue(name, |queue| queue.settings = *settings))
             }
+            Admin::DeleteQueue(name) => self.delete_queue(name),
             Admin::SetSetting(key, value) => Ok(self.set(key, value.as_ref())),
             Admin::SeeWorker(worker) => {
                 self.see(now, worker);
                 self.told(&worker.id)
             }
-            Admin::RemoveWorker(id) => Ok(self.remove_worker(id)),
+            Admin::RemoveWorker(id) | Admin::EndWorker(id) => Ok(self.remove_worker(id)),
             Admin::StopWorker(id) => self.stop_worker(id),
             Admin::LookAtWorker(id) => self.told(id),
         }
@@ -59,6 +65,7 @@ impl Model {
             }
             StateName::Done | StateName::Failed => return self.illegal(EventName::Cancel, &was),
         }
+        self.did(&was.queue).cancelled += 1;
         self.jobs[at].finish(now, StateName::Cancelled);
         self.stir(&was, at);
         Ok(AdminDone::Job(Box::new(self.jobs[at].job())))
@@ -174,6 +181,21 @@ impl Model {
         let queue = self.queue(name);
         change(queue);
         AdminDone::Queue(queue.clone())
+    }
+
+    fn delete_queue(&mut self, name: &QueueName) -> Answer {
+        if !self.has_queue(name) {
+            return Err(AdminRefused::NoQueue);
+        }
+        let jobs = self.jobs.iter().filter(|job| job.queue == *name).count() as u64;
+        if jobs > 0 {
+            self.note("a queue with jobs is not deleted");
+            return Err(AdminRefused::QueueHasJobs { jobs });
+        }
+        self.note("delete an empty queue");
+        self.queues.retain(|queue| queue.name != *name);
+        self.may_stir.insert(name.clone());
+        Ok(AdminDone::QueueDeleted)
     }
 
     fn set(&mut self, key: &SettingKey, value: Option<&SettingValue>) -> AdminDone {

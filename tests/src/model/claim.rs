@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 
 use windlass_core::limits::CLAIM_BYTES;
 use windlass_core::store::{ClaimFor, Claimed, Leased, Taker};
-use windlass_core::{Demand, Kinds, Queues, StateName, Wall};
+use windlass_core::{Demand, Kinds, Queues, StateName, Wall, WorkerId};
 
 use super::Model;
 use super::job::ModelJob;
 
 impl Model {
-    pub(super) fn claim(&mut self, now: Wall, claim: &ClaimFor) -> Claimed {
+    pub(super) fn claim(&mut self, now: Wall, claim: &ClaimFor, own: Option<&WorkerId>) -> Claimed {
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         for (place, taker) in claim.takers.iter().enumerate() {
             for _ in 0..taker.max {
@@ -22,7 +22,7 @@ impl Model {
                 if bytes > CLAIM_BYTES && !jobs.is_empty() {
                     return Claimed { jobs, dry: false, cut: true };
                 }
-                self.take(now, at, taker);
+                self.take(now, at, taker, own);
                 let job = &self.jobs[at];
                 jobs.push(Leased { taker: place, job: job.job(), payload: job.payload.clone() });
             }
@@ -30,7 +30,7 @@ impl Model {
         Claimed { jobs, dry: false, cut: false }
     }
 
-    fn take(&mut self, now: Wall, at: usize, taker: &Taker) {
+    fn take(&mut self, now: Wall, at: usize, taker: &Taker, own: Option<&WorkerId>) {
         let job = &mut self.jobs[at];
         let length = taker.length.unwrap_or(job.visibility_timeout);
         job.state = StateName::Processing;
@@ -39,10 +39,19 @@ impl Model {
         job.epoch += 1;
         job.worker = Some(taker.worker.clone());
         job.lease_length = Some(length);
-        job.lease_until = Some(now.plus(length.millis()));
         job.started_at = Some(now);
+        let end = job.lease_ends_at(now, own, None);
+        let until = now.plus(length.millis());
+        job.lease_until = Some(end.map_or(until, |end| end.min(until)));
         job.updated_at = now;
         job.spoken = None;
+        let (queue, waited) = (job.queue.clone(), now.since(job.run_at));
+        let figures = self.did(&queue);
+        figures.started += 1;
+        figures.wait.record(waited);
+        if end.is_some_and(|end| end < until) {
+            self.note("a lease ends with the timeout of its attempt");
+        }
         self.note("claim");
     }
 

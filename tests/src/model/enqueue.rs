@@ -65,9 +65,13 @@ impl Model {
         let settings = known.map(|queue| queue.settings).unwrap_or_default();
         let options = options(new, &settings, policy);
         if let Some(answer) = self.known(now, new, options, policy) {
+            if answer.is_ok() {
+                self.did(&new.queue).deduplicated += 1;
+            }
             return answer;
         }
         let run_at = self.run_at(now, new)?;
+        self.room_for_queue(&new.queue, policy)?;
         let queued = |job: &&ModelJob| job.state == StateName::Queued && job.queue == new.queue;
         let waiting = self.jobs.iter().filter(queued).count() as u64;
         if let Some(limit) = settings.max_queued
@@ -77,6 +81,7 @@ impl Model {
             return Err(EnqueueRefused::QueueFull { queue: new.queue.clone(), limit });
         }
         self.queue(&new.queue);
+        self.did(&new.queue).enqueued += 1;
         self.last_id += 1;
         let id = JobId::new(self.last_id).expect("few jobs are made");
         self.jobs.push(made(id, new, options, now, run_at));

@@ -3,8 +3,8 @@
 use windlass_core::store::JobDetail;
 use windlass_core::{
     Epoch, Excerpt, IdempotencyKey, Job, JobId, JobTimeout, Kind, LastVerdict, Lease, LeaseLength,
-    MaxRetries, Payload, Priority, QueueName, Rank, RetryPolicy, State, StateName, View, Wall,
-    WorkerId,
+    MaxRetries, Millis, Payload, Priority, QueueName, Rank, RetryPolicy, State, StateName, View,
+    Wall, WorkerId,
 };
 
 #[derive(Debug, Clone)]
@@ -48,11 +48,41 @@ pub(super) enum Word {
     FailPermanent,
     Snooze,
     Release,
+    /// None: its timeout was over.
+    TimedOut,
 }
 
+/// How long an attempt that its own process stops keeps its lease beyond its timeout.
+const STOPPING_MS: u64 = 30_000;
+
 impl ModelJob {
+    /// When its present attempt has run for its timeout, if it has one; the wall clock is trusted
+    /// since an instant, if it was stepped.
+    pub(super) fn times_out_at(&self, now: Wall, trusted_since: Option<Wall>) -> Option<Wall> {
+        let mut began = self.started_at?;
+        if let Some(since) = trusted_since {
+            began = began.max(since);
+        }
+        Some(began.min(now).plus(self.timeout?.millis()))
+    }
+
+    /// The same, with the time that its holder has to stop it.
+    pub(super) fn lease_ends_at(
+        &self,
+        now: Wall,
+        own: Option<&WorkerId>,
+        trusted_since: Option<Wall>,
+    ) -> Option<Wall> {
+        let grace = if self.worker.as_ref() == own { STOPPING_MS } else { 0 };
+        Some(self.times_out_at(now, trusted_since)?.plus(Millis::new(grace)))
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         self.state == StateName::Queued && self.due
+    }
+
+    pub(super) fn is_leased(&self) -> bool {
+        self.state == StateName::Processing
     }
 
     pub(super) fn is_scheduled(&self) -> bool {
@@ -160,5 +190,6 @@ fn spent((word, answer): (Word, StateName)) -> LastVerdict {
         (Word::FailPermanent, _) => LastVerdict::Permanent,
         (Word::Snooze, _) => LastVerdict::Snoozed,
         (Word::Release, _) => LastVerdict::Released,
+        (Word::TimedOut, _) => LastVerdict::TimedOut,
     }
 }

@@ -8,6 +8,7 @@ mod admin;
 mod backoff;
 mod claim;
 mod enqueue;
+pub(crate) mod figures;
 mod job;
 mod report;
 mod sweep;
@@ -15,15 +16,16 @@ mod sweep;
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::store::{
-    AdminDone, Batch, Change, Dump, JobRefused, Marker, Next, Outcomes, Worker, WorkerRow,
+    AdminDone, Batch, Change, Dump, FigureKey, JobRefused, Marker, Next, Outcomes, TooManyQueues,
+    Worker, WorkerRow,
 };
 use windlass_core::{
-    Attempt, Counts, Epoch, Fingerprint, JobId, KeyRecord, Queue, QueueName, QueueRow, Rejected,
-    SettingKey, SettingValue, StateName, Wall,
+    Attempt, Counts, Epoch, FigureSet, Figures, Fingerprint, JobId, KeyRecord, LeaseToken, Policy,
+    Queue, QueueName, QueueRow, Rejected, SettingKey, SettingValue, StaleReason, StateName, Wall,
 };
 
 use self::enqueue::ModelKey;
-use self::job::ModelJob;
+use self::job::{ModelJob, Word};
 
 /// Every rule of the model, by the name under which its use is counted.
 pub const RULES: &[&str] = &[
@@ -40,11 +42,17 @@ pub const RULES: &[&str] = &[
     "a job that was settled in the batch is not reaped",
     "a job too far ahead is refused",
     "a key is free again after its window",
+    "a heartbeat after the timeout of the attempt is refused",
+    "a lease ends with the timeout of its attempt",
     "a lease is held for its length after a clock step",
+    "a lease of a dead worker is taken back at once",
+    "an attempt that ran longer than its timeout has failed",
     "a lease that ran out is tried again",
     "a lease written by a clock that was set back counts from now on",
     "a lease that ran out with the last attempt is dead-lettered",
     "a paused or full queue lets nothing start",
+    "a queue that holds nothing vanishes",
+    "a queue with jobs is not deleted",
     "a receipt shows the job as the batch left it",
     "a permanent failure is dead-lettered at once",
     "a repeated report gets the first answer",
@@ -55,6 +63,7 @@ pub const RULES: &[&str] = &[
     "a worker says when to try again",
     "a worker is asked to stop",
     "a worker that is not there is not asked to stop",
+    "an empty queue with settings stays",
     "another request with a known key is a conflict",
     "another verdict on a spent token is refused",
     "bulk discard",
@@ -65,11 +74,14 @@ pub const RULES: &[&str] = &[
     "claim",
     "complete",
     "delete a finished job",
+    "delete an empty queue",
     "enqueue",
     "enqueue for later",
     "fall due",
+    "figures are folded",
     "forget the key of a job long gone",
     "heartbeat",
+    "one queue too many is not made",
     "only a failed or cancelled job is replayed",
     "only a finished job is deleted",
     "purge",
@@ -87,6 +99,8 @@ pub struct Model {
     /// The jobs as they were before the batch: what pages are made of.
     before: Vec<ModelJob>,
     queues: Vec<Queue>,
+    /// The names of queues before the batch.
+    queues_before: Vec<QueueName>,
     keys: Vec<ModelKey>,
     /// The keys as they were before the batch.
     keys_before: Vec<ModelKey>,
@@ -94,6 +108,9 @@ pub struct Model {
     workers: Vec<ModelWorker>,
     settings: Vec<(SettingKey, SettingValue)>,
     markers: Vec<Marker>,
+    figures: BTreeMap<FigureKey, FigureSet>,
+    /// What the batch did to jobs, by queue.
+    did: BTreeMap<QueueName, Figures>,
     last_id: u64,
     must_stir: BTreeSet<QueueName>,
     may_stir: BTreeSet<QueueName>,
@@ -142,21 +159,29 @@ impl Model {
     pub fn run(&mut self, now: Wall, batch: &Batch, chosen: Chosen<'_>) -> Expected {
         self.before = self.jobs.clone();
         self.keys_before = self.keys.clone();
+        self.queues_before = self.queues.iter().map(|queue| queue.name.clone()).collect();
+        self.did.clear();
         let mut out = Outcomes { now, ..Outcomes::default() };
         out.settles = batch.settles.iter().map(|s| self.settle(now, s, chosen)).collect();
-        out.heartbeats = batch.heartbeats.iter().map(|beat| self.beat(now, beat)).collect();
+        out.heartbeats = batch.heartbeats.iter().map(|beat| self.beat(now, beat, batch)).collect();
         out.admin = batch.admin.iter().map(|a| self.admin(now, a, &batch.policy)).collect();
         out.enqueues = batch.enqueues.iter().map(|n| self.enqueue(now, n, &batch.policy)).collect();
-        out.reaped = batch.reap.map(|reap| self.reap(now, &reap, chosen));
+        out.reaped = batch.reap.map(|reap| self.reap(now, &reap, batch, chosen));
         out.promoted = batch.promote.map(|limit| self.promote(now, limit));
         out.purged = batch.purge.map(|purge| self.purge(now, &purge, &batch.policy));
-        out.claims = batch.claims.iter().map(|claim| self.claim(now, claim)).collect();
+        out.queues_swept = batch.queue_sweep.as_ref().map(|sweep| self.sweep_queues(sweep));
+        let more = self.keep_figures(now, batch);
+        out.claims =
+            batch.claims.iter().map(|claim| self.claim(now, claim, batch.own.as_ref())).collect();
         self.echo(&batch.enqueues, &mut out.enqueues);
         out.next_due = self.next_due(batch);
         out.next_expiry = self.next_expiry(batch);
         out.changes = self.changes();
+        let did = std::mem::take(&mut self.did).into_iter();
+        out.figures = did.map(|(queue, figures)| (queue, Box::new(figures))).collect();
         if let (Some(purge), Some(purged)) = (&batch.purge, &mut out.purged) {
             purged.next = self.next_purge(&purge.retention);
+            purged.more |= more;
         }
         if chosen.outcomes.wrote {
             self.markers.retain(|marker| marker.batch.process != batch.id.process);
@@ -196,6 +221,7 @@ impl Model {
             workers: self.worker_rows(),
             settings,
             markers,
+            figures: self.figure_rows(),
         }
     }
 
@@ -271,6 +297,11 @@ impl Model {
                 to: is.map(|job| job.state),
                 run_at: job.run_at,
                 started_at: job.started_at,
+                given_back: was.zip(is).is_some_and(|(was, is)| {
+                    let claims = is.epoch - was.epoch;
+                    was.state == StateName::Processing
+                        && u64::from(is.attempts) < u64::from(was.attempts) + claims
+                }),
             })
         };
         ids.into_iter().filter_map(change).collect()
@@ -289,6 +320,17 @@ impl Model {
 
     fn has_queue(&self, name: &QueueName) -> bool {
         self.queues.iter().any(|queue| queue.name == *name)
+    }
+
+    /// A queue that would be one too many is not made, but for the default one.
+    fn room_for_queue(&mut self, name: &QueueName, policy: &Policy) -> Result<(), TooManyQueues> {
+        let limit = policy.max_queues;
+        let there = self.has_queue(name) || name.as_str() == "default";
+        if there || self.queues.len() < limit {
+            return Ok(());
+        }
+        self.note("one queue too many is not made");
+        Err(TooManyQueues { limit })
     }
 
     fn queue(&mut self, name: &QueueName) -> &mut Queue {
@@ -331,6 +373,18 @@ impl Chosen<'_> {
     }
 }
 
-fn stale(job: &ModelJob) -> JobRefused {
-    JobRefused::Rejected(Rejected::Stale { state: job.state, epoch: Epoch::new(job.epoch) })
+fn stale(job: &ModelJob, token: LeaseToken) -> JobRefused {
+    let reason = if token.epoch.get() != job.epoch {
+        StaleReason::Expired
+    } else if job.spoken.is_some_and(|(word, _)| word == Word::TimedOut) {
+        StaleReason::TimedOut
+    } else if job.spoken.is_some() {
+        StaleReason::Settled
+    } else if job.state == StateName::Cancelled {
+        StaleReason::Cancelled
+    } else {
+        StaleReason::Expired
+    };
+    let (state, epoch) = (job.state, Epoch::new(job.epoch));
+    JobRefused::Rejected(Rejected::Stale { reason, state, epoch })
 }

@@ -1,11 +1,13 @@
 //! Reports of workers: only the holder of the latest lease is heard, once.
 
-use windlass_core::store::{Heartbeat, JobRefused, LeaseExtended, Settle};
+use windlass_core::store::{Batch, Heartbeat, JobRefused, LeaseExtended, Settle};
 use windlass_core::{
-    Attempt, AttemptOutcome, Delay, Epoch, Excerpt, Failure, FailureKind, StateName, Verdict, Wall,
+    Attempt, AttemptOutcome, Delay, Epoch, Excerpt, Failure, FailureKind, Rejected, StaleReason,
+    StateName, Verdict, Wall,
 };
 
 use super::job::{ModelJob, Word};
+use super::sweep::STEP_MS;
 use super::{Chosen, Model, ModelWorker, backoff, stale};
 
 /// Attempts kept of one job: those of its newest claims.
@@ -22,7 +24,7 @@ impl Model {
         let job = &self.jobs[at];
         if settle.token.epoch.get() != job.epoch {
             self.note("a report with an old or invented token is refused");
-            return Err(stale(&self.jobs[at]));
+            return Err(stale(&self.jobs[at], settle.token));
         }
         let word = word(&settle.verdict);
         if job.state != StateName::Processing {
@@ -33,11 +35,11 @@ impl Model {
                 }
                 Some(_) => {
                     self.note("another verdict on a spent token is refused");
-                    Err(stale(&self.jobs[at]))
+                    Err(stale(&self.jobs[at], settle.token))
                 }
                 None => {
                     self.note("a report on a lease that was taken away is refused");
-                    Err(stale(&self.jobs[at]))
+                    Err(stale(&self.jobs[at], settle.token))
                 }
             };
         }
@@ -45,6 +47,7 @@ impl Model {
         match &settle.verdict {
             Verdict::Complete { result } => {
                 self.note("complete");
+                self.did_run(&was, now).done += 1;
                 self.jobs[at].finish(now, StateName::Done);
                 if result.is_some() {
                     self.jobs[at].result.clone_from(result);
@@ -53,10 +56,12 @@ impl Model {
             Verdict::Fail(failure) => self.fail(now, at, failure, chosen),
             Verdict::Snooze { delay } => {
                 self.note("snooze");
+                self.did(&was.queue).snoozed += 1;
                 self.give_back(at, now, now.plus(delay.millis()));
             }
             Verdict::Release => {
                 self.note("release");
+                self.did(&was.queue).released += 1;
                 self.give_back(at, now, was.run_at.min(now));
                 self.remember(ended(&was, AttemptOutcome::Released, now));
             }
@@ -71,12 +76,15 @@ impl Model {
         let was = self.jobs[at].clone();
         if !failure.retryable {
             self.note("a permanent failure is dead-lettered at once");
+            self.did_run(&was, now).failed += 1;
             self.jobs[at].finish(now, StateName::Failed);
         } else if was.is_used_up() {
             self.note("the last failure is dead-lettered");
+            self.did_run(&was, now).failed += 1;
             self.jobs[at].finish(now, StateName::Failed);
         } else {
             self.note("a failure is tried again");
+            self.did_run(&was, now).retried += 1;
             let run_at = self.retry_at(now, &was, failure.retry_in, chosen);
             self.jobs[at].requeue(now, run_at);
         }
@@ -130,16 +138,32 @@ impl Model {
         &mut self,
         now: Wall,
         beat: &Heartbeat,
+        batch: &Batch,
     ) -> Result<LeaseExtended, JobRefused> {
         let at = self.at(beat.token.job)?;
         let job = &mut self.jobs[at];
         if job.state != StateName::Processing || beat.token.epoch.get() != job.epoch {
             self.note("a heartbeat on a lost lease is refused");
-            return Err(stale(&self.jobs[at]));
+            return Err(stale(&self.jobs[at], beat.token));
+        }
+        let off = batch.clock.expected.map_or(0, |expected| expected.get().abs_diff(now.get()));
+        let stepped = off > STEP_MS;
+        let trusted_since = if stepped { Some(now) } else { batch.clock.trusted_since };
+        let end = job.lease_ends_at(now, batch.own.as_ref(), trusted_since);
+        if end.is_some_and(|end| end <= now) {
+            let (state, epoch) = (job.state, Epoch::new(job.epoch));
+            self.note("a heartbeat after the timeout of the attempt is refused");
+            let reason = StaleReason::TimedOut;
+            return Err(Rejected::Stale { reason, state, epoch }.into());
         }
         job.lease_length = beat.extend.or(job.lease_length);
         let length = job.lease_length.expect("a running job has a lease");
         let until = now.plus(length.millis());
+        let mut until = end.map_or(until, |end| end.min(until));
+        // It never moves back, unless a clock that was set back since has written it.
+        if job.updated_at.get() - now.get() <= STEP_MS.cast_signed() {
+            until = until.max(job.lease_until.expect("a running job has a lease"));
+        }
         job.lease_until = Some(until);
         job.updated_at = now;
         if beat.progress.is_some() {
@@ -156,16 +180,28 @@ impl Model {
     }
 
     /// A lease that ran out: the attempt is charged, the worker named in the reason.
-    pub(super) fn expire(&mut self, now: Wall, at: usize, chosen: Chosen<'_>) {
+    pub(super) fn expire(&mut self, now: Wall, at: usize, timed_out: bool, chosen: Chosen<'_>) {
         let was = self.jobs[at].clone();
+        if timed_out {
+            self.note("an attempt that ran longer than its timeout has failed");
+            self.did_run(&was, now);
+        } else {
+            self.did(&was.queue).expired += 1;
+        }
         if was.is_used_up() {
             self.note("a lease that ran out with the last attempt is dead-lettered");
+            self.did(&was.queue).failed += 1;
             self.jobs[at].finish(now, StateName::Failed);
         } else {
             self.note("a lease that ran out is tried again");
-            self.jobs[at].requeue(now, now);
+            self.did(&was.queue).retried += 1;
+            let run_at = if timed_out { self.retry_at(now, &was, None, chosen) } else { now };
+            self.jobs[at].requeue(now, run_at);
         }
-        let ended = ended(&was, AttemptOutcome::Expired, now);
+        let answer = self.jobs[at].state;
+        self.jobs[at].spoken = timed_out.then_some((Word::TimedOut, answer));
+        let outcome = if timed_out { AttemptOutcome::TimedOut } else { AttemptOutcome::Expired };
+        let ended = ended(&was, outcome, now);
         let stored = chosen.attempt(was.id, Epoch::new(was.epoch));
         let error = stored.and_then(|attempt| attempt.error.clone());
         let named = |error: &Excerpt| error.as_str().contains(ended.worker.as_str());

@@ -3,20 +3,30 @@
 //! Each page is made of what was there before the batch, in order, up to its limit; what the batch
 //! itself has changed since is looked at again, one by one.
 
-use windlass_core::store::{Cursor, Promoted, Purge, Purged, Reap, Reaped, Retention};
-use windlass_core::{IdempotencyKey, JobId, Millis, Policy, StateName, Wall};
+use windlass_core::store::{
+    Batch, ClockView, Cursor, Promoted, Purge, Purged, QueueSweep, QueuesSwept, Reap, Reaped,
+    Retention,
+};
+use windlass_core::{IdempotencyKey, JobId, Millis, Policy, Queue, QueueName, StateName, Wall};
 
 use super::job::ModelJob;
 use super::{Chosen, Model};
 
 /// A clock that is off by more was stepped.
-const STEP_MS: u64 = 1_000;
+pub(super) const STEP_MS: u64 = 1_000;
 /// Processes and workers that are silent for longer are forgotten.
 const SILENT_MS: u64 = 24 * 60 * 60 * 1_000;
 
 impl Model {
-    pub(super) fn reap(&mut self, now: Wall, reap: &Reap, chosen: Chosen<'_>) -> Reaped {
-        let off = reap.expected.map_or(0, |expected| expected.get().abs_diff(now.get()));
+    pub(super) fn reap(
+        &mut self,
+        now: Wall,
+        reap: &Reap,
+        batch: &Batch,
+        chosen: Chosen<'_>,
+    ) -> Reaped {
+        let ClockView { expected, trusted_since } = batch.clock;
+        let off = expected.map_or(0, |expected| expected.get().abs_diff(now.get()));
         if off > STEP_MS {
             self.note("a stepped clock reaps nothing");
             return Reaped::ClockStepped;
@@ -36,10 +46,18 @@ impl Model {
         let (mut requeued, mut failed) = (0, 0);
         for lease in leases {
             let Ok(at) = self.at(lease.id) else { continue };
-            if self.is_of_the_future(now, at) || !self.has_run_out(now, at, reap.trusted_since) {
+            let holder = self.jobs[at].worker.as_ref().filter(|_| self.jobs[at].is_leased());
+            let dead = holder.is_some_and(|holder| batch.dead.contains(holder));
+            let alive = |model: &mut Self| {
+                model.is_of_the_future(now, at) || !model.has_run_out(now, at, trusted_since)
+            };
+            if dead {
+                self.note("a lease of a dead worker is taken back at once");
+            } else if alive(self) {
                 continue;
             }
-            self.expire(now, at, chosen);
+            let end = self.jobs[at].times_out_at(now, trusted_since);
+            self.expire(now, at, end.is_some_and(|end| end <= now), chosen);
             match self.jobs[at].state {
                 StateName::Failed => failed += 1,
                 _ => requeued += 1,
@@ -135,6 +153,32 @@ impl Model {
         self.markers.retain(|marker| marker.at >= silent);
         self.workers.retain(|known| known.last >= silent);
         Purged { count, more, next: None }
+    }
+
+    /// Deletes queues of a page that had no jobs before the batch, have none now, are not paused
+    /// and have no settings.
+    pub(super) fn sweep_queues(&mut self, sweep: &QueueSweep) -> QueuesSwept {
+        let mut page: Vec<QueueName> = self.queues_before.clone();
+        page.sort();
+        page.retain(|name| sweep.after.as_ref().is_none_or(|after| name > after));
+        page.truncate(sweep.limit);
+        let next = page.last().filter(|_| page.len() == sweep.limit).cloned();
+        let mut deleted = Vec::new();
+        for name in page {
+            let has_jobs = |jobs: &[ModelJob]| jobs.iter().any(|job| job.queue == name);
+            let plain = |queue: &&Queue| **queue == Queue::new(name.clone());
+            if has_jobs(&self.before) || has_jobs(&self.jobs) {
+                continue;
+            }
+            if self.queues.iter().find(|queue| queue.name == name).is_some_and(|q| plain(&q)) {
+                self.note("a queue that holds nothing vanishes");
+                self.queues.retain(|queue| queue.name != name);
+                deleted.push(name);
+            } else {
+                self.note("an empty queue with settings stays");
+            }
+        }
+        QueuesSwept { deleted, next }
     }
 
     /// Forgets keys whose job was gone before the batch and whose window is over. Answers whether

@@ -155,6 +155,7 @@ pub(crate) fn claim() -> impl Strategy<Value = Claim> {
     (gate, option::of(lease_length())).prop_map(|(gate, length)| Claim {
         worker: WorkerId::new("other").expect(IN_RANGE),
         length,
+        stop_grace: Millis::seconds(30),
         gate,
     })
 }

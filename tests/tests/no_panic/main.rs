@@ -2,6 +2,7 @@
 
 mod arbitrary;
 mod explain;
+mod figures;
 mod retry;
 mod text;
 mod time;

@@ -3,8 +3,8 @@
 use proptest::option;
 use proptest::prelude::*;
 use windlass_core::{
-    Attempt, Claim, Epoch, Event, Job, LeaseLength, Rank, State, StateName, Step, Verdict, Wall,
-    transition,
+    Attempt, Claim, Epoch, Event, Job, LeaseLength, Millis, Rank, State, StateName, Step, Verdict,
+    Wall, transition,
 };
 
 use super::arbitrary::{claim, config, epoch, job, lease_length, verdict, wall};
@@ -27,8 +27,13 @@ impl Owned {
             Self::FallDue => Event::FallDue,
             Self::Claim(claim) => Event::Claim(claim),
             Self::Settle(epoch, verdict) => Event::Settle { epoch: *epoch, verdict },
-            Self::Heartbeat(epoch, extend) => Event::Heartbeat { epoch: *epoch, extend: *extend },
-            Self::Expire(trusted_since) => Event::Expire { trusted_since: *trusted_since },
+            Self::Heartbeat(epoch, extend) => {
+                let (epoch, extend, stop_grace) = (*epoch, *extend, Millis::ZERO);
+                Event::Heartbeat { epoch, extend, stop_grace, trusted_since: None }
+            }
+            Self::Expire(trusted_since) => {
+                Event::Expire { trusted_since: *trusted_since, dead: false }
+            }
             Self::Cancel => Event::Cancel,
             Self::Replay => Event::Replay,
         }
@@ -76,7 +81,11 @@ fn check_moved(before: &Job, after: &Job, now: Wall) -> Result<(), TestCaseError
             prop_assert!(!within || after.attempts < most, "it waits, but no attempt is left");
         }
         State::Processing(lease) => {
-            prop_assert_eq!(lease.until, now.plus(lease.length.millis()));
+            // A timeout may end it sooner; what was promised before, later.
+            let usual = now.plus(lease.length.millis());
+            let promised = before.lease().map(|lease| lease.until);
+            let later = Some(lease.until) == promised;
+            prop_assert!(lease.until == usual || later || after.timeout.is_some());
         }
         _ => {}
     }
@@ -131,7 +140,9 @@ proptest! {
         prop_assume!(epoch != job.epoch);
         let settled = transition(&job, Event::Settle { epoch, verdict: &verdict }, now);
         prop_assert!(settled.is_err(), "{settled:?}");
-        let beaten = transition(&job, Event::Heartbeat { epoch, extend }, now);
+        let (stop_grace, trusted_since) = (Millis::ZERO, None);
+        let beat = Event::Heartbeat { epoch, extend, stop_grace, trusted_since };
+        let beaten = transition(&job, beat, now);
         prop_assert!(beaten.is_err(), "{beaten:?}");
     }
 
@@ -153,7 +164,7 @@ proptest! {
     /// What is remembered of an attempt is made without a panic, and only of one that was held.
     #[test]
     fn only_a_held_job_leaves_an_attempt(job in job(), verdict in verdict(), now in wall()) {
-        let expired = Attempt::expired(&job, now);
+        let expired = Attempt::reaped(&job, &job, false, now);
         prop_assert_eq!(expired.is_some(), job.lease().is_some());
         let settled = Attempt::settled(&job, &verdict, now);
         let ends_badly = matches!(verdict, Verdict::Fail(_) | Verdict::Release);

@@ -145,7 +145,7 @@ fn a_job_that_changes_its_holder_within_a_batch_is_told_as_a_change() {
     stage.enqueue(job());
     stage.settle();
     stage.take_effects();
-    stage.input(Input::Stopped { token: token("1.1") });
+    stage.input(Input::Stopped { token: token("1.1"), reason: None });
     stage.settle();
     assert_eq!(stage.started(), [token("1.2")]);
     let told = |effect: &Effect| match effect {

@@ -1,9 +1,12 @@
 //! The wall clock is set while leases run.
 
 use windlass_core::machine::{Config, Input, Limits, StoreCall};
-use windlass_core::store::{Reader, Store};
-use windlass_core::{Job, LeaseLength, LeaseToken, Millis, Mono, NewJob, Now, StateName};
-use windlass_store_memory::MemoryStore;
+use windlass_core::store::{Admin, Batch, ClockView, Reader, Reap, Reaped, Store};
+use windlass_core::{
+    Apply, ApplyStep, BatchId, Fingerprint, Idempotency, IdempotencyKey, Job, JobId, LeaseLength,
+    LeaseToken, Millis, Mono, NewJob, Now, Policy, ProcessId, StateName,
+};
+use windlass_store_memory::{Asked, MemoryStore};
 use windlass_tests::stage::{Stage, job, token};
 
 use crate::{second, stage, state};
@@ -209,4 +212,39 @@ fn a_pass_of_the_reaper_starts_again_after_a_clock_step() {
     assert_eq!(held(&stage.store).len(), 2, "{}", stage.log());
     stage.pass(Millis::minutes(1));
     assert_eq!(held(&stage.store), [], "{}", stage.log());
+}
+
+/// A batch was answered in two rounds with a wait for a lock between them, and the clock was set
+/// back during the wait. Only the later of the two instants was compared with what the clock should
+/// read, so a lease that looked expired by the clock before was reaped. Found by the simulation,
+/// seed 8100003165.
+#[test]
+fn a_clock_set_back_between_two_answers_of_a_batch_reaps_nothing() {
+    let mut stage = stage_with_a_silent_worker();
+    let key = IdempotencyKey::new("key").expect("a key");
+    let idempotency = Some(Idempotency { key, payload: Fingerprint(0) });
+    stage.enqueue(NewJob { idempotency, ..job() });
+    let removable = JobId::FIRST.plus(1);
+    stage.admin(Admin::Cancel(removable));
+    stage.settle();
+
+    let (before, ahead) = (stage.now.wall, stage.now.wall.plus(Millis::minutes(1)));
+    let id = BatchId { process: ProcessId(2), seq: 1 };
+    let mut batch = Batch::new(id, Policy::default());
+    batch.clock = ClockView { expected: Some(ahead), trusted_since: None };
+    batch.reap = Some(Reap { limit: 10, after: None, all: false });
+    batch.admin.push(Admin::Delete(removable));
+    for (second, reaps) in [(ahead, true), (before, false)] {
+        let mut transaction = stage.store.begin(id.process);
+        let (mut apply, asked) = Apply::new(&batch);
+        let Asked::Answers(answers) = transaction.ask(&asked, ahead) else { panic!("no answer") };
+        let Ok(ApplyStep::Ask(keys)) = apply.answer(answers) else {
+            panic!("the key is asked for")
+        };
+        let Asked::Answers(answers) = transaction.ask(&keys, second) else { panic!("no answer") };
+        assert!(matches!(apply.answer(answers), Ok(ApplyStep::Write(_))));
+        let reaped = apply.finish().reaped;
+        let page = Reaped::Page { requeued: 1, failed: 0, next: None };
+        assert_eq!(reaped, Some(if reaps { page } else { Reaped::ClockStepped }));
+    }
 }

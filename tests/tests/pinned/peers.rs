@@ -1,6 +1,6 @@
 //! What happened to other queues, as scenarios that must not happen here.
 
-use windlass_core::machine::{Config, Limits, Request};
+use windlass_core::machine::{Config, Input, Limits, Request, StoreCall};
 use windlass_core::store::{Reader, Settle, Store};
 use windlass_core::{MaxRetries, Millis, NewJob, ProcessId, StateName, Verdict};
 use windlass_store_memory::{Fault, MemoryStore};
@@ -157,4 +157,34 @@ fn a_process_goes_on_claiming_after_errors_of_its_store() {
     stage.settle();
     stage.pass(Millis::seconds(1));
     assert_eq!(stage.started().len(), 1, "{}", stage.log());
+}
+
+/// A job that another process had enqueued on a shared file waited for the next check, 149 ms at
+/// the median. A hint of the other process brings the check forward; a thousand hints do not make
+/// a thousand checks.
+#[test]
+fn a_hint_brings_the_next_check_forward_and_many_hints_do_not_make_many_checks() {
+    let store = MemoryStore::new();
+    let mut other = Stage::with(store.another(), second(0));
+    let change_check = Some(Millis::new(250));
+    let mut stage = Stage::with(store, Config { change_check, ..config(1) });
+    stage.settle();
+    other.now = stage.now;
+    stage.pass(Millis::new(20));
+    other.enqueue(job());
+    other.settle();
+    stage.input(Input::Changed);
+    stage.settle();
+    assert_eq!(stage.started(), [token("1.1")], "no time has passed\n{}", stage.log());
+    let mut checks = 0;
+    for _ in 0..1_000 {
+        stage.input(Input::Changed);
+        while let Some(call) = stage.take_call() {
+            checks += usize::from(matches!(call, StoreCall::News(_)));
+            stage.make_call(call);
+        }
+    }
+    assert_eq!(checks, 0, "the check was made just now");
+    let next = stage.machine.poll_timeout().expect("a check");
+    assert_eq!(next.at.since(stage.now.mono), Millis::new(5), "{next:?}");
 }

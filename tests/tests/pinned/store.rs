@@ -1,12 +1,12 @@
 //! The store fails: what waits for it, and what ends all the same.
 
-use windlass_core::machine::{Answer, Effect, Health, Input, Phase, Refused};
-use windlass_core::store::{Admin, Batch, Cause, CommitError, Outcomes, Store};
+use windlass_core::machine::{Answer, Effect, Health, Input, Phase, Refused, StoreCall};
+use windlass_core::store::{Admin, Batch, Cause, CommitError, Outcomes, Store, StoreError};
 use windlass_core::{BatchId, JobId, Millis, Policy, ProcessId, StateName, Wall};
 use windlass_store_memory::{Fault, MemoryStore};
 use windlass_tests::stage::{Stage, job, token};
 
-use crate::{Odd, brief, stage, state};
+use crate::{Odd, brief, stage, state, stored};
 
 /// A commit failed, its only request was refused, and the machine was draining: there was nothing
 /// left to try, but the timer for the next try stayed in the past, and the driver spun. Found by
@@ -128,4 +128,60 @@ fn a_reply_that_cannot_be_delivered_after_the_store_is_lost_does_not_hold_up_the
     stage.input(Input::Drain { deadline: Millis::minutes(10) });
     stage.settle();
     assert_eq!(stage.machine.phase(), Phase::Stopped);
+}
+
+/// A database went away just when a COMMIT was under way, and could not say whether it was
+/// committed: the clients of that batch, and all behind it, waited for as long as it was away
+/// instead of being refused. Found by `outage` of the server's node tests.
+#[test]
+fn requests_do_not_wait_for_a_store_that_cannot_say_whether_it_has_committed() {
+    for fault in [Fault::UnknownCommitted, Fault::UnknownNotCommitted] {
+        let mut stage = stage(0);
+        stage.store.fail_next(fault);
+        let in_doubt = stage.enqueue(job());
+        let commit = stage.take_call().expect("a commit");
+        stage.make_call(commit);
+        let behind = stage.enqueue(job());
+        for _ in 0..20 {
+            let Some(StoreCall::WasCommitted(batch)) = stage.idle(Millis::seconds(1)) else {
+                panic!("the store is not asked:\n{}", stage.log());
+            };
+            let away = Err(StoreError::Busy(Cause::new("it is away")));
+            stage.machine.handle_was_committed(stage.now, batch, away);
+        }
+        assert!(matches!(stage.machine.health(), Health::Retrying(_)));
+        stage.pass(Millis::seconds(2));
+        assert!(matches!(stage.answer(in_doubt), Some(Answer::Refused(Refused::Unknown(_)))));
+        assert!(matches!(stage.answer(behind), Some(Answer::Refused(Refused::Unavailable(_)))));
+        assert_eq!(stage.machine.health(), Health::Good);
+        assert_eq!(stored(&stage.store), usize::from(fault == Fault::UnknownCommitted));
+        let after = stage.enqueue(job());
+        stage.settle();
+        assert!(matches!(stage.answer(after), Some(Answer::Enqueued(Ok(_)))));
+    }
+}
+
+/// The same with a local run: its verdict is kept until it can be written, and a job that the batch
+/// claimed but never started is given back.
+#[test]
+fn verdicts_and_claims_survive_a_store_that_cannot_say_whether_it_has_committed() {
+    let mut stage = stage(1);
+    stage.enqueue(job());
+    stage.settle();
+    stage.enqueue(job());
+    stage.settle();
+    stage.store.fail_next(Fault::UnknownCommitted);
+    stage.complete("1.1");
+    let commit = stage.take_call().expect("a commit that settles and claims");
+    stage.make_call(commit);
+    for _ in 0..6 {
+        let Some(StoreCall::WasCommitted(batch)) = stage.idle(Millis::seconds(1)) else {
+            panic!("the store is not asked:\n{}", stage.log());
+        };
+        let away = Err(StoreError::Busy(Cause::new("it is away")));
+        stage.machine.handle_was_committed(stage.now, batch, away);
+    }
+    stage.pass(Millis::seconds(2));
+    assert_eq!(state(&stage.store), StateName::Done);
+    assert_eq!(stage.started(), [token("1.1"), token("2.2")], "the claim in doubt was given back");
 }

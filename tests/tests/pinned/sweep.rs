@@ -2,13 +2,14 @@
 
 use windlass_core::machine::{Config, Input};
 use windlass_core::store::{
-    Admin, Batch, CommitError, Next, Outcomes, Promoted, Reader, Retention, Store, WorkerKind,
+    Admin, Batch, CommitError, Next, Outcomes, Promoted, Questions, Reader, Retention, Store,
+    WorkerKind,
 };
 use windlass_core::{
     BatchId, Failure, Fingerprint, Idempotency, IdempotencyKey, JobId, MaxRetries, Millis, Policy,
-    ProcessId, StateName, Verdict, Wall,
+    ProcessId, QueueName, StateName, Verdict, Wall,
 };
-use windlass_store_memory::MemoryStore;
+use windlass_store_memory::{Asked, MemoryStore};
 use windlass_tests::stage::{Stage, config, job, token, worker_named};
 
 use crate::{Odd, second, stage_with, state, stored};
@@ -114,4 +115,54 @@ fn a_process_that_runs_nothing_still_reaps_the_leases_of_one_that_died() {
     drop(dies);
     idle.pass(Millis::minutes(1));
     assert_eq!(state(&idle.store), StateName::Failed);
+}
+
+/// After a clock was set back, one pass of the reaper looks at all leases, for their ends are those
+/// of the old clock. A lease whose row another transaction held was left out, and the machine took
+/// the pass for done: the lease of a dead worker lasted as much longer as the clock was set back.
+/// Found by the simulation with transactions that hold rows.
+#[test]
+fn a_pass_over_all_leases_comes_back_to_a_row_that_another_transaction_held() {
+    let mut stage = stage_with(config(0));
+    stage.enqueue(job());
+    stage.poll("remote", Millis::ZERO);
+    stage.settle();
+    assert_eq!(state(&stage.store), StateName::Processing);
+    let mut stranger = stage.store.another().begin(ProcessId(9));
+    let row = Questions { jobs: vec![JobId::FIRST], ..Questions::default() };
+    let held = stranger.ask(&row, stage.now.wall);
+    assert!(matches!(held, Asked::Answers(_)), "{held:?}");
+    stage.step_wall(-3_600_000);
+    stage.settle();
+    stage.pass(Millis::seconds(5));
+    drop(stranger);
+    stage.pass(Millis::minutes(1));
+    assert_eq!(state(&stage.store), StateName::Queued, "its lease has 30 s from when it is seen");
+}
+
+/// Queues could be made but not removed: after 10 000 names every new one was refused for ever.
+#[test]
+fn queues_that_hold_nothing_vanish_after_a_while_page_by_page() {
+    let mut settings = config(0);
+    settings.limits.page = 2;
+    let mut stage = stage_with(settings);
+    let queue = |name: &str| QueueName::new(name).expect("a plain name");
+    for at in 0..5 {
+        stage.admin(Admin::Resume(queue(&format!("empty-{at}"))));
+    }
+    stage.admin(Admin::Pause(queue("paused")));
+    stage.enqueue(job());
+    stage.settle();
+    let names = |stage: &Stage<MemoryStore>| -> Vec<String> {
+        let rows = stage.store.reader().expect("a reader").queues().expect("it is read");
+        rows.iter().map(|row| row.queue.name.to_string()).collect()
+    };
+    stage.pass(Millis::minutes(5));
+    assert_eq!(names(&stage).len(), 7, "nothing vanishes at once");
+    stage.pass(Millis::minutes(16));
+    assert_eq!(names(&stage), ["default", "paused"]);
+    let commits = stage.machine.stats().commits;
+    stage.pass(Millis::minutes(60));
+    let idle = stage.machine.stats().commits - commits;
+    assert!(idle < 40, "{idle} commits in an idle hour");
 }

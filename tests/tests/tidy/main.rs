@@ -7,6 +7,7 @@ mod figures;
 mod lexer;
 mod manifest;
 mod shape;
+mod ui;
 mod words;
 
 use std::fs;
@@ -34,8 +35,12 @@ struct File {
 }
 
 impl File {
+    fn ends_in(&self, extension: &str) -> bool {
+        Path::new(&self.path).extension().is_some_and(|found| found == extension)
+    }
+
     fn is_rust(&self) -> bool {
-        Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
+        self.ends_in("rs")
     }
 
     fn is_core_source(&self) -> bool {
@@ -174,6 +179,13 @@ fn nothing_is_left_undone_or_ignored_or_sleeps() {
 }
 
 #[test]
+fn core_the_stores_and_the_runtime_say_things_by_their_usual_names() {
+    let sources = ["core/src/", "runtime-tokio/src/", "store-"];
+    let select = |file: &File| sources.iter().any(|folder| file.path.starts_with(folder));
+    check_files(|file| file.is_rust() && select(file), |file| words::unclear(&file.text));
+}
+
+#[test]
 fn every_allowed_or_expected_lint_has_a_reason() {
     check_files(File::is_rust, |file| words::allows_without_reason(&file.text));
 }
@@ -244,4 +256,28 @@ fn every_relaxed_workspace_lint_has_a_comment_above_it() {
 #[test]
 fn crates_depend_only_in_the_allowed_direction() {
     check_members(manifest::wrong_direction);
+}
+
+#[test]
+fn the_dashboard_makes_no_markup_of_text_and_imports_only_its_own_files() {
+    let is_ui = |file: &File| file.path.starts_with("server/ui/");
+    let all = files();
+    let names: Vec<&str> =
+        all.iter().filter_map(|file| file.path.strip_prefix("server/ui/")).collect();
+    // The picture names the namespace of SVG, which is no request.
+    check_files(|file| is_ui(file) && !file.ends_in("svg"), |file| ui::dangers(&file.text));
+    check_files(is_ui, |file| ui::lost_imports(&file.text, &names));
+}
+
+/// Bytes of the dashboard: those of the files, and those of its stylesheet.
+const UI_BYTES: (usize, usize) = (200_000, 43_000);
+
+#[test]
+fn the_dashboard_stays_small() {
+    let all = files();
+    let ui = || all.iter().filter(|file| file.path.starts_with("server/ui/"));
+    let sum: usize = ui().map(|file| file.text.len()).sum();
+    let css: usize = ui().filter(|file| file.ends_in("css")).map(|file| file.text.len()).sum();
+    assert!(sum <= UI_BYTES.0, "server/ui has {sum} bytes");
+    assert!(css <= UI_BYTES.1, "app.css has {css} bytes");
 }

@@ -13,7 +13,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 8] = [
     ("store-sqlite-vfs", &[]),
     ("store-*", &["core", "store-file"]),
     ("runtime-tokio", &["core"]),
-    ("sim", &["core", "store-*"]),
+    ("sim", &["core", "store-*", "tests"]),
     ("server", &["core", "store-*", "runtime-tokio"]),
     ("tests", &["*"]),
     ("bench", &["*"]),

@@ -31,6 +31,20 @@ const UNFINISHED: [(&str, &str); 6] = [
     (concat!("thread::", "sleep"), "wait for a signal, not for time"),
 ];
 
+/// Words that say less than the usual term, and what to write instead. They are searched in
+/// comments and strings too, in lower case.
+const UNCLEAR: [(&str, &str); 9] = [
+    (concat!("an", "ew"), "write `again`, or name what happens: reopened, restarted"),
+    (concat!("whi", "ther"), "write `where`"),
+    (concat!("some", "body"), "name who: a caller, an operator, another process"),
+    (concat!("so ", "many"), "write `at most N`, `this number of`"),
+    (concat!("is he", "ard"), "name what arrives"),
+    (concat!("is beli", "eved"), "name what is trusted"),
+    (concat!("what came ", "of it"), "write `the result`"),
+    (concat!("medd", "led"), "write `changed`"),
+    (concat!("min", "ded"), "write `supervised`"),
+];
+
 const MACHINE_PATHS: [&str; 4] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
@@ -60,6 +74,11 @@ pub(crate) fn unfinished(text: &str) -> Vec<Finding> {
 }
 
 const EXCUSE: &str = "#[expect(clippy::disallowed_methods, reason = ";
+
+/// Words of [`UNCLEAR`], anywhere in a file.
+pub(crate) fn unclear(text: &str) -> Vec<Finding> {
+    find_all(&text.to_lowercase().chars().collect::<Vec<char>>(), &UNCLEAR)
+}
 
 fn find_all(chars: &[char], needles: &[(&str, &str)]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -216,6 +235,14 @@ mod tests {
         check(&unfinished("let METHODO = ignored(asleep);"), &[]);
         let sleep = concat!("thread::", "sleep(a);\n");
         check(&unfinished(&format!("{EXCUSE}\"it must\")]\n{sleep}{sleep}")), &[3]);
+    }
+
+    #[test]
+    fn every_unclear_word_is_found_and_longer_words_are_not() {
+        for (needle, _) in UNCLEAR {
+            check(&unclear(&format!("a\n/// X {} y.\n", needle.to_uppercase())), &[2]);
+        }
+        check(&unclear("// reminded renewed\n"), &[]);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The end of a batch: what has changed, each row once.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use core::mem;
 
 use super::queues::KindDelta;
 use super::{Entry, KeyEntry, Work};
 use crate::store::{Change, Changes, CountDelta, Doc, DocWrite, Marker, Moved, Outcomes};
-use crate::{BatchId, Job, JobId, State, View};
+use crate::{BatchId, Figures, Job, JobId, State, View};
 
 impl Work {
     /// Everything that is to be written. Nothing may be decided after this.
@@ -16,6 +17,7 @@ impl Work {
         self.gather_jobs(&mut changes, out);
         self.gather_keys(&mut changes);
         self.gather_queues(&mut changes, out);
+        self.gather_duplicates(out);
         out.wrote = !changes.is_empty();
         if out.wrote {
             changes.marker = Some(Marker { batch, at: self.now });
@@ -83,9 +85,20 @@ impl Work {
                     changes.counts.push(CountDelta { queue, kind, by });
                 }
             }
-            if work.dirty {
+            let figures = work.figures.filter(|figures| !figures.is_empty());
+            out.figures.extend(figures.map(|figures| (work.queue.name.clone(), figures)));
+            if work.removed {
+                changes.dropped_queues.push(work.queue.name);
+            } else if work.dirty {
                 changes.queues.push(work.queue);
             }
+        }
+    }
+
+    fn gather_duplicates(&mut self, out: &mut Outcomes) {
+        for (queue, deduplicated) in mem::take(&mut self.duplicates) {
+            let figures = Figures { deduplicated, ..Figures::default() };
+            out.figures.push((queue, Box::new(figures)));
         }
     }
 }
@@ -110,7 +123,16 @@ impl Entry {
             to: to.map(|(state, _)| state),
             run_at,
             started_at: job.started_at,
+            given_back: self.is_given_back(),
         })
+    }
+
+    /// Whether an attempt of it was given back: each claim charges one, and it has fewer.
+    fn is_given_back(&self) -> bool {
+        let (Some(from), Some(job)) = (self.from, &self.job) else { return false };
+        let claims = job.epoch.get().saturating_sub(from.epoch.get());
+        from.view == View::Processing
+            && u64::from(job.attempts) < u64::from(self.attempts).saturating_add(claims)
     }
 }
 

@@ -3,6 +3,7 @@
 //! The store answers from before the batch; what is in here goes before its answers. Each changed
 //! row is written once, however often it changed on the way.
 
+mod by_name;
 mod gather;
 mod queues;
 mod workers;
@@ -13,12 +14,13 @@ use alloc::collections::btree_map::Entry as MapEntry;
 use alloc::vec::Vec;
 use core::mem;
 
+use self::by_name::ByName;
 pub(super) use self::queues::Place;
 use self::queues::QueueWork;
 use self::workers::WorkerWork;
 use crate::store::{
-    Answers, BadAnswer, Batch, Candidate, Changes, Doc, DocWrite, JobRefused, KeyFound, KindFound,
-    Questions,
+    Answers, BadAnswer, Batch, Candidate, Changes, ClockView, Doc, DocWrite, JobRefused, KeyFound,
+    KindFound, Questions,
 };
 use crate::{
     IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Kind, Millis, Payload, QueueName, SettingKey,
@@ -28,19 +30,26 @@ use crate::{
 /// Everything a batch has touched so far.
 #[derive(Debug)]
 pub(super) struct Work {
+    /// The latest instant the store's clock has read, so that it is never behind a row.
     pub(super) now: Wall,
+    /// Whether the store's clock was stepped, by any of its readings for this batch.
+    pub(super) clock_stepped: bool,
     pub(super) idempotency_window: Millis,
+    clock: ClockView,
+    max_queues: usize,
     /// What will be written beside jobs, keys, counters and queues.
     pub(super) changes: Changes,
     jobs: Vec<Entry>,
     by_id: BTreeMap<JobId, usize>,
     keys: BTreeMap<IdempotencyKey, KeyEntry>,
     queues: Vec<QueueWork>,
-    by_name: BTreeMap<QueueName, usize>,
+    by_name: ByName<QueueName>,
     /// How many queues there are, those made by this batch included.
     queue_count: usize,
     /// The kinds that a queue has no jobs of yet, with the number of others it has.
     new_kinds: BTreeMap<(QueueName, Kind), usize>,
+    /// How many enqueues were answered with the job of an earlier request.
+    duplicates: BTreeMap<QueueName, u64>,
     /// New ids, the next one last.
     ids: Vec<JobId>,
     /// What is said last in a batch counts.
@@ -55,6 +64,8 @@ struct Entry {
     id: JobId,
     /// Where the store has it, once it was changed or removed here.
     from: Option<IndexKey>,
+    /// The attempts charged to it in the store, once it was changed or removed here.
+    attempts: u32,
     /// The row as it is now, unless it was removed.
     job: Option<Job>,
     /// The row as it was when it was removed.
@@ -80,15 +91,19 @@ impl Work {
     pub(super) fn new(batch: &Batch) -> Self {
         Self {
             now: Wall::new(i64::MIN),
+            clock_stepped: false,
             idempotency_window: batch.policy.idempotency_window,
+            clock: batch.clock,
+            max_queues: batch.policy.max_queues,
             changes: Changes::default(),
             jobs: Vec::with_capacity(batch.settles.len() + batch.enqueues.len()),
             by_id: BTreeMap::new(),
             keys: BTreeMap::new(),
             queues: Vec::new(),
-            by_name: BTreeMap::new(),
+            by_name: ByName::default(),
             queue_count: 0,
             new_kinds: BTreeMap::new(),
+            duplicates: BTreeMap::new(),
             ids: Vec::new(),
             progress: BTreeMap::new(),
             settings: BTreeMap::new(),
@@ -103,9 +118,10 @@ impl Work {
         answers: &mut Answers,
     ) -> Result<(), BadAnswer> {
         self.now = self.now.max(answers.now);
+        self.clock_stepped |= self.clock.is_stepped(answers.now);
         self.queue_count = self.queue_count.max(answers.queue_count);
         for found in mem::take(&mut answers.queues) {
-            if !self.by_name.contains_key(&found.queue.name) {
+            if self.by_name.get(&found.queue.name).is_none() {
                 self.add_queue(QueueWork::loaded(found));
             }
         }
@@ -153,7 +169,8 @@ impl Work {
         let place = self.place(&job)?;
         let (id, job) = (job.id, Some(job));
         let (from, removed, payload) = (None, None, None);
-        self.jobs.push(Entry { id, from, job, removed, new: false, payload, place });
+        let attempts = 0;
+        self.jobs.push(Entry { id, from, attempts, job, removed, new: false, payload, place });
         Ok(Slot(at))
     }
 
@@ -200,8 +217,10 @@ impl Work {
         let (from, to) = (entry.view(), job.state.view());
         entry.note_key();
         let place = entry.place;
+        let queue = &mut self.queues[place.queue];
+        queue.note_figures(entry.job.as_ref(), &job);
+        queue.note_move(from, to);
         self.count(place, from, Some(to));
-        self.queues[place.queue].note_move(from, to);
         self.jobs[slot.0].job.insert(job)
     }
 
@@ -213,7 +232,11 @@ impl Work {
         self.changes.docs.push(doc);
         let entry = &mut self.jobs[slot.0];
         (entry.new, entry.payload) = (true, Some(payload));
-        self.count(self.jobs[slot.0].place, None, Some(to));
+        let place = entry.place;
+        if let Some(job) = &entry.job {
+            self.queues[place.queue].note_figures(None, job);
+        }
+        self.count(place, None, Some(to));
     }
 
     /// Removes a job.
@@ -236,6 +259,11 @@ impl Work {
             let job = entry.job.as_ref()?;
             (entry.is_touched() && job.state.view() == View::Queued).then_some((Slot(at), job))
         })
+    }
+
+    /// Counts an enqueue that was answered with the job of an earlier request.
+    pub(super) fn note_duplicate(&mut self, queue: &QueueName) {
+        *self.duplicates.entry(queue.clone()).or_default() += 1;
     }
 
     // Keys.
@@ -278,6 +306,7 @@ impl Entry {
     fn note_key(&mut self) {
         if !self.is_touched() {
             self.from = self.job.as_ref().map(Job::index_key);
+            self.attempts = self.job.as_ref().map_or(0, |job| job.attempts);
         }
     }
 

@@ -1,13 +1,14 @@
 //! The queues of the working set: their settings, their limits, and how their counters change.
 
-use alloc::collections::BTreeMap;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
 use super::Work;
-use crate::limits::{KINDS_PER_QUEUE, QUEUES};
-use crate::store::{AdminRefused, BadAnswer, QueueFound, sorted};
-use crate::{Counts, Demand, Gate, Job, Kind, Queue, QueueName, View};
+use super::by_name::ByName;
+use crate::limits::KINDS_PER_QUEUE;
+use crate::store::{BadAnswer, QueueFound, TooManyQueues, sorted};
+use crate::{Counts, Demand, Figures, Gate, Job, Kind, Queue, QueueName, View};
 
 /// The queue and kind of a job, as positions in the working set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,8 +28,12 @@ pub(in crate::apply) struct QueueWork {
     /// How many kinds this batch has added to it.
     made_kinds: usize,
     pub(super) kinds: Vec<KindDelta>,
-    by_kind: BTreeMap<Kind, usize>,
+    by_kind: ByName<Kind>,
     pub(super) dirty: bool,
+    /// Whether this batch has removed it.
+    pub(super) removed: bool,
+    /// What happened to its jobs, if anything.
+    pub(super) figures: Option<Box<Figures>>,
     /// Whether jobs of it may have become claimable.
     pub(super) made_ready: bool,
 }
@@ -43,7 +48,7 @@ pub(super) struct KindDelta {
 impl Work {
     /// A queue, if it exists.
     pub(in crate::apply) fn queue(&self, name: &QueueName) -> Option<&QueueWork> {
-        self.by_name.get(name).map(|at| &self.queues[*at])
+        self.by_name.get(name).map(|at| &self.queues[at]).filter(|work| !work.removed)
     }
 
     /// The name and kind at a place.
@@ -58,17 +63,40 @@ impl Work {
     }
 
     /// Makes a queue if it does not exist, unless there are too many.
-    pub(in crate::apply) fn ensure_queue(&mut self, name: &QueueName) -> Result<(), AdminRefused> {
-        if self.by_name.contains_key(name) {
+    pub(in crate::apply) fn ensure_queue(&mut self, name: &QueueName) -> Result<(), TooManyQueues> {
+        let known = self.by_name.get(name);
+        if known.is_some_and(|at| !self.queues[at].removed) {
             return Ok(());
         }
-        if self.queue_count >= QUEUES {
-            return Err(AdminRefused::TooManyQueues);
+        let limit = self.max_queues;
+        if self.queue_count >= limit && !name.is_default() {
+            return Err(TooManyQueues { limit });
         }
         self.queue_count += 1;
+        if let Some(at) = known {
+            let work = &mut self.queues[at];
+            (work.removed, work.dirty, work.queue) = (false, true, Queue::new(name.clone()));
+            return Ok(());
+        }
         let queue = QueueFound { queue: Queue::new(name.clone()), counts: None };
         self.add_queue(QueueWork { dirty: true, ..QueueWork::loaded(queue) });
         Ok(())
+    }
+
+    /// Takes in a queue that had no jobs before the batch.
+    pub(in crate::apply) fn load_empty_queue(&mut self, queue: Queue) {
+        if self.by_name.get(&queue.name).is_none() {
+            let counts = Some(Counts::default());
+            self.add_queue(QueueWork::loaded(QueueFound { queue, counts }));
+        }
+    }
+
+    /// Removes a queue, which exists and has no jobs.
+    pub(in crate::apply) fn remove_queue(&mut self, name: &QueueName) {
+        if let Some(at) = self.by_name.get(name) {
+            self.queues[at].removed = true;
+            self.queue_count = self.queue_count.saturating_sub(1);
+        }
     }
 
     /// Notes that a queue gets a job of this kind; says whether it has room for the kind.
@@ -79,7 +107,7 @@ impl Work {
         let key = (name.clone(), kind.clone());
         let Some(others) = self.new_kinds.get(&key) else { return true };
         let Some(at) = self.by_name.get(name) else { return true };
-        let queue = &mut self.queues[*at];
+        let queue = &mut self.queues[at];
         let room = others + queue.made_kinds < KINDS_PER_QUEUE;
         if room {
             queue.made_kinds += 1;
@@ -95,7 +123,7 @@ impl Work {
         change: impl FnOnce(&mut Queue),
     ) {
         if let Some(at) = self.by_name.get(name) {
-            let work = &mut self.queues[*at];
+            let work = &mut self.queues[at];
             change(&mut work.queue);
             work.dirty = true;
             work.made_ready |= !work.queue.paused;
@@ -133,7 +161,7 @@ impl Work {
         {
             return Ok(last.place);
         }
-        let Some(at) = self.by_name.get(queue).copied() else {
+        let Some(at) = self.by_name.get(queue) else {
             return Err(BadAnswer(format!("job {} without its queue {queue}", job.id)));
         };
         Ok(Place { queue: at, kind: self.queues[at].kind_place(kind) })
@@ -163,10 +191,21 @@ impl QueueWork {
             counts,
             made_kinds: 0,
             kinds: Vec::new(),
-            by_kind: BTreeMap::new(),
+            by_kind: ByName::default(),
             dirty: false,
+            removed: false,
+            figures: None,
             made_ready: false,
         }
+    }
+
+    /// Counts what became of a job: its row before, if it had one, and after.
+    pub(super) fn note_figures(&mut self, before: Option<&Job>, after: &Job) {
+        // A heartbeat, or a job that fell due.
+        if before.is_some_and(|before| before.state.name() == after.state.name()) {
+            return;
+        }
+        self.figures.get_or_insert_default().note(before, after);
     }
 
     /// Whether jobs of it may start.
@@ -176,7 +215,7 @@ impl QueueWork {
 
     fn kind_place(&mut self, kind: &Kind) -> usize {
         if let Some(at) = self.by_kind.get(kind) {
-            return *at;
+            return at;
         }
         self.by_kind.insert(kind.clone(), self.kinds.len());
         self.kinds.push(KindDelta { kind: kind.clone(), by: [0; View::ALL.len()] });

@@ -29,7 +29,7 @@ impl Work {
         self.workers.get(id)?.mark
     }
 
-    /// Notes that a worker was seen. If it was gone before, it starts anew.
+    /// Updates `last_seen` of a worker. One whose row is gone is added again.
     pub(in crate::apply) fn see_worker(&mut self, worker: Worker) {
         let work = self.worker(&worker.id);
         work.mark = Some(work.mark.unwrap_or(false));

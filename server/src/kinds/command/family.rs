@@ -36,8 +36,9 @@ pub(super) fn kill_descendants() {
 }
 
 /// Kills those children of this process that are not among the known ones, with all that descends
-/// from them: what a keeper that was killed had kept. Collects those that have ended, and says how
-/// many there were. It is called until there are none: they may have had children meanwhile.
+/// from them: what a supervisor that was killed had kept. Collects those that have ended, and
+/// returns how many there were. It is called until there are none: they may have had children
+/// meanwhile.
 pub(super) fn kill_strays(known: &dyn Fn(Pid) -> bool) -> usize {
     let me = rustix::process::getpid();
     let all = relations();

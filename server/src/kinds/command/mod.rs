@@ -1,14 +1,14 @@
 //! The kind `command`: runs a program of this machine, with the rights of this process.
 //!
-//! Each command has a keeper (see `keeper.rs`), so that nothing of it outlives its attempt, and a
-//! crash of the server takes its commands along. Only a command that ends by itself with code 0 is
-//! done: one that was told to stop is not believed.
+//! Each command has a supervisor (see `supervisor.rs`), so that nothing of it outlives its
+//! attempt, and a crash of the server takes its commands along. Only a command that ends by itself
+//! with code 0 is done, not one that was asked to stop.
 
 mod family;
-pub(crate) mod keeper;
 mod payload;
 mod process;
 mod protocol;
+pub(crate) mod supervisor;
 
 use std::ffi::OsString;
 use std::io;
@@ -23,7 +23,7 @@ use process::Ended;
 use protocol::{Report, Task};
 
 pub(crate) use payload::{Allowed, Payload};
-pub(crate) use protocol::{KEEP, Limits};
+pub(crate) use protocol::{Limits, SUPERVISE};
 
 /// How commands are run.
 #[derive(Debug, Clone, Default)]
@@ -35,9 +35,12 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
 }
 
-/// What it may take beyond the grace of a command to end everything: the patience with a keeper,
-/// and as much again for a slow machine.
+/// What it may take beyond the grace of a command to end everything: the patience with a
+/// supervisor, and as much again for a slow machine.
 pub(crate) const RESERVE: Duration = Duration::from_secs(2);
+
+/// How long before the deadline of a shutdown commands are killed: their end is recorded by then.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 /// Prepares this process to run commands.
 pub(crate) fn prepare() {
@@ -62,8 +65,14 @@ pub(crate) async fn run(settings: Arc<Settings>, payload: Payload, ctx: Context)
     let (mut told, ended) = tokio::select! {
         ended = &mut attending => (None, ended),
         reason = ctx.stopping() => {
-            let _ = orders.try_send(time_to_end(settings.grace, ctx.stop_grace(reason)));
-            (Some(reason), attending.await)
+            let (wait, grace) = term_and_kill(reason, settings.grace, ctx.stop_grace(reason));
+            tokio::select! {
+                ended = &mut attending => (None, ended),
+                () = tokio::time::sleep(wait) => {
+                    let _ = orders.try_send(grace);
+                    (Some(reason), attending.await)
+                }
+            }
         }
     };
     let Ok(ended) = ended else { return Verdict::Release };
@@ -74,9 +83,21 @@ pub(crate) async fn run(settings: Arc<Settings>, payload: Payload, ctx: Context)
     verdict(&ended, told, &program.to_string_lossy(), &ctx)
 }
 
-/// How long after TERM a command is killed, so that its end is known before we must have returned.
-fn time_to_end(grace: Duration, until_dropped: Duration) -> Duration {
-    grace.min(until_dropped.saturating_sub(RESERVE.min(until_dropped / 2)))
+/// When a command that is to stop gets TERM, and how long after that it is killed, so that its end
+/// is known before we must have returned.
+fn term_and_kill(
+    reason: StopReason,
+    grace: Duration,
+    until_dropped: Duration,
+) -> (Duration, Duration) {
+    if reason == StopReason::Shutdown {
+        // Until one grace before the deadline it may still end by itself.
+        let kill = until_dropped.saturating_sub(LAST_MOMENT.min(until_dropped / 4));
+        let grace = grace.min(kill);
+        return (kill.saturating_sub(grace), grace);
+    }
+    let kill = until_dropped.saturating_sub(RESERVE.min(until_dropped / 2));
+    (Duration::ZERO, grace.min(kill))
 }
 
 fn environment(settings: &Settings, ctx: &Context) -> Vec<(OsString, OsString)> {
@@ -144,7 +165,7 @@ fn how(report: Option<Report>, program: &str) -> (Option<i32>, String) {
             (None, format!("`cwd` cannot be entered: {}", system(code)))
         }
         Some(Report::Stopped) => (None, "the command was stopped".into()),
-        None => (None, "the command's keeper was killed; everything of it was ended".into()),
+        None => (None, "the command's supervisor was killed; everything of it was ended".into()),
     }
 }
 
@@ -173,10 +194,28 @@ mod tests {
     #[test]
     fn a_command_is_killed_before_its_attempt_is_dropped() {
         let (second, millis) = (Duration::from_secs, Duration::from_millis);
-        assert_eq!(time_to_end(second(5), second(7)), second(5));
-        assert_eq!(time_to_end(second(5), millis(250)), millis(125));
-        assert_eq!(time_to_end(second(5), Duration::ZERO), Duration::ZERO);
-        assert_eq!(time_to_end(second(1), second(60)), second(1));
+        for reason in [StopReason::Cancelled, StopReason::TimedOut, StopReason::LeaseLost] {
+            let kill = |grace, left| {
+                let (term, kill) = term_and_kill(reason, grace, left);
+                assert_eq!(term, Duration::ZERO);
+                kill
+            };
+            assert_eq!(kill(second(5), second(7)), second(5));
+            assert_eq!(kill(second(5), millis(250)), millis(125));
+            assert_eq!(kill(second(5), Duration::ZERO), Duration::ZERO);
+            assert_eq!(kill(second(1), second(60)), second(1));
+        }
+    }
+
+    #[test]
+    fn at_a_shutdown_term_comes_one_grace_before_the_kill_and_the_kill_just_before_the_deadline() {
+        let (second, millis) = (Duration::from_secs, Duration::from_millis);
+        let plan = |grace, left| term_and_kill(StopReason::Shutdown, grace, left);
+        assert_eq!(plan(second(5), second(7)), (millis(1_500), second(5)));
+        assert_eq!(plan(second(5), second(4)), (Duration::ZERO, millis(3_500)));
+        assert_eq!(plan(second(5), millis(400)), (Duration::ZERO, millis(300)));
+        assert_eq!(plan(second(5), Duration::ZERO), (Duration::ZERO, Duration::ZERO));
+        assert_eq!(plan(Duration::ZERO, second(2)), (millis(1_500), Duration::ZERO));
     }
 
     #[test]
@@ -187,7 +226,7 @@ mod tests {
             (Some(Report::NotStarted(2)), Some(127), "\"x\\u{1b}\" cannot be started"),
             (Some(Report::NotStarted(13)), Some(126), "denied"),
             (Some(Report::NoDirectory(2)), None, "`cwd`"),
-            (None, None, "keeper was killed"),
+            (None, None, "supervisor was killed"),
         ] {
             let (exit_code, text) = how(report, "x\u{1b}");
             assert_eq!(exit_code, code);

@@ -1,14 +1,13 @@
-//! The server's side of one command: starting its keeper, reading its output, passing on orders,
-//! and hearing how it ended.
+//! The server's side of one command: starting its supervisor, reading its output, passing on
+//! orders, and reading how it ended.
 //!
 //! An order is the time in which the command is to end. Whoever drops the sender of orders has
-//! everything killed at once; the task that attends to the keeper goes on until that has happened.
+//! everything killed at once; the task behind the supervisor goes on until that has happened.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,10 +21,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::family;
-use super::protocol::{KEEP, Report, TERM, Task};
+use super::protocol::{Report, SUPERVISE, TERM, Task};
 use crate::kinds::output::Tail;
+use crate::process::this_binary;
 
-/// How long a keeper has to kill and collect everything, before it is itself taken to be stuck.
+/// How long a supervisor has to kill and collect everything, before it is itself taken to be stuck.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long output is read once nothing of the command is left. Its end comes at once, unless a
@@ -35,48 +35,43 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A command that ended, and what it wrote.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// How; nothing if its keeper was killed.
+    /// How; nothing if its supervisor was killed.
     pub(super) report: Option<Report>,
     pub(super) stdout: Tail,
     pub(super) stderr: Tail,
 }
 
-/// The keepers of this process. Every other child of it is a stray.
-static KEEPERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// The supervisors of this process. Every other child of it is a stray.
+static SUPERVISORS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-fn keepers() -> MutexGuard<'static, BTreeSet<u32>> {
-    KEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
+fn supervisors() -> MutexGuard<'static, BTreeSet<u32>> {
+    SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prepares this process: should a keeper be killed, what it kept comes to us.
+/// Prepares this process: should a supervisor be killed, what it kept comes to us.
 pub(super) fn prepare() {
     family::adopt_orphans();
 }
 
-/// Starts a keeper with this task; `env` is all that the command sees of the environment.
+/// Starts a supervisor with this task; `env` is all that the command sees of the environment.
 pub(super) fn start(task: &Task, env: &[(OsString, OsString)]) -> io::Result<Attendance> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let control = UnixStream::from_std(ours)?;
     let mut command = Command::new(this_binary()?);
-    command.arg0("job-keeper").arg(KEEP).args(task.to_args());
+    command.arg0("job-supervisor").arg(SUPERVISE).args(task.to_args());
     command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
     // A group of its own: a Ctrl-C meant for the server is not for its commands.
     command.process_group(0).stdin(Stdio::from(OwnedFd::from(theirs)));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     // Under the lock, so that nobody takes it for a stray before it is known.
-    let mut keepers = keepers();
+    let mut supervisors = supervisors();
     let child = command.spawn()?;
-    keepers.extend(child.id());
+    supervisors.extend(child.id());
     Ok(Attendance { pid: child.id(), child, control, line: Vec::new() })
 }
 
-/// The file that this process runs, even if it was replaced since.
-fn this_binary() -> io::Result<PathBuf> {
-    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
-}
-
-/// A keeper at work.
+/// A supervisor at work.
 #[derive(Debug)]
 pub(super) struct Attendance {
     child: Child,
@@ -143,20 +138,20 @@ impl Attendance {
         }
     }
 
-    /// Has the keeper kill everything. The way back stays open for its report.
+    /// Has the supervisor kill everything. The way back stays open for its report.
     async fn kill(&mut self) -> Stage {
         let _ = self.control.shutdown().await;
         Stage::Killing(Instant::now() + PATIENCE)
     }
 
-    /// Collects the keeper. One that has not done its work is killed, and its work done here.
+    /// Collects the supervisor. One that has not done its work is killed, and its work done here.
     async fn dismiss(mut self, done: bool) {
         if !done || timeout(PATIENCE, self.child.wait()).await.is_err() {
             let _ = self.child.start_kill();
             let _ = self.child.wait().await;
         }
         if let Some(pid) = self.pid {
-            keepers().remove(&pid);
+            supervisors().remove(&pid);
         }
         if !done {
             end_strays().await;
@@ -170,7 +165,7 @@ enum Stage {
     Running,
     /// It was told to end, and is killed at this instant.
     Told(Instant),
-    /// It is being killed; after this instant its keeper is taken to be stuck.
+    /// It is being killed; after this instant its supervisor is taken to be stuck.
     Killing(Instant),
 }
 
@@ -187,7 +182,7 @@ impl Stage {
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const LOOKS: usize = 200;
 
-/// Ends what keepers that were killed had kept.
+/// Ends what supervisors that were killed had kept.
 async fn end_strays() {
     let mut left = 0;
     for _ in 0..LOOKS {
@@ -201,8 +196,8 @@ async fn end_strays() {
 }
 
 fn look_for_strays() -> usize {
-    let keepers = keepers();
+    let supervisors = supervisors();
     family::kill_strays(&|pid: Pid| {
-        u32::try_from(pid.as_raw_nonzero().get()).is_ok_and(|pid| keepers.contains(&pid))
+        u32::try_from(pid.as_raw_nonzero().get()).is_ok_and(|pid| supervisors.contains(&pid))
     })
 }

@@ -1,17 +1,17 @@
-//! What the server and a keeper tell each other: a task as arguments, orders as bytes, and one line
-//! about the end.
+//! What the server and a supervisor send each other: a task as arguments, orders as bytes, and one
+//! line about the end.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The argument that makes this binary a keeper.
-pub(crate) const KEEP: &str = "keep-job";
+/// The argument that makes this binary a supervisor.
+pub(crate) const SUPERVISE: &str = "supervise-job";
 
 /// The order to send TERM. The end of the line means KILL, so that a server that dies needs no
 /// words.
 pub(super) const TERM: u8 = b't';
 
-/// What a keeper runs, and within which limits.
+/// What a supervisor runs, and within which limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) limits: Limits,
@@ -28,7 +28,7 @@ pub(crate) struct Limits {
 }
 
 impl Task {
-    /// As arguments of a keeper, behind [`KEEP`].
+    /// As arguments of a supervisor, behind [`SUPERVISE`].
     pub(super) fn to_args(&self) -> Vec<OsString> {
         let Limits { cpu_seconds, memory_bytes, open_files } = self.limits;
         let number = |limit: Option<u64>| limit.map_or("-".into(), |limit| limit.to_string());

@@ -29,11 +29,8 @@ impl Secrets {
             let name = path.display();
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("--webhook-secret-file {name}: {error}"))?;
-            if crate::auth::readable_by_all(path) {
-                return Err(format!(
-                    "--webhook-secret-file {name} can be read by others; run: chmod 600 {name}"
-                ));
-            }
+            crate::http::auth::private(path)
+                .map_err(|error| format!("--webhook-secret-file {error}"))?;
             for (at, line) in text.lines().enumerate() {
                 let line = line.trim();
                 if line.is_empty() || line.starts_with('#') {

@@ -5,11 +5,11 @@ use windlass_runtime_tokio::{NewJob, Runtime};
 use windlass_store_sqlite::SqliteStore;
 
 use super::{attempts, enqueue, finished, run, script, shell_server, shell_server_on, wait_until};
-use crate::common::{Place, STORES, Server};
+use crate::common::{Place, Server, stores};
 
 #[test]
 fn a_command_that_succeeds_is_done_with_its_output() {
-    for store in STORES {
+    for store in stores() {
         let (_place, server) = Server::with(store, &["--allow-command", "echo"]);
         let job =
             run(&server, &json!({"kind": "command", "payload": {"argv": ["echo", "a", "b"]}}));
@@ -110,7 +110,7 @@ fn endless_output_is_cut_and_marked_and_takes_no_memory() {
 
 #[test]
 fn without_permission_no_command_is_taken_and_nothing_is_started() {
-    for store in STORES {
+    for store in stores() {
         let place = Place::new(store);
         let touched = place.path("touched");
         let argv = json!(["touch", touched.to_str().unwrap()]);

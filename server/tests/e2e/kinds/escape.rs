@@ -8,7 +8,7 @@ use windlass_core::Millis;
 use windlass_runtime_tokio::{Clock, SystemClock};
 
 use super::{attempts, enqueue, finished, is_alive, pids, script, shell_server, wait_until};
-use crate::common::{Place, STORES, Server};
+use crate::common::{Place, Server, stores};
 
 /// Starts processes in every way that gets them out of reach (another group, another session, no
 /// parent, no open files, deaf to TERM) and notes their numbers. Then it waits.
@@ -61,7 +61,7 @@ fn nothing_of_a_command_survives_its_timeout() {
 
 #[test]
 fn nothing_of_a_command_survives_being_cancelled() {
-    for store in STORES {
+    for store in stores() {
         let place = Place::new(store);
         let server = super::shell_server_on(&place, &[]);
         let id = enqueue(&server, &script(&place, &escape(AND_STAY)));
@@ -102,7 +102,7 @@ fn a_command_has_its_grace_to_clean_up_and_so_have_its_children() {
 }
 
 #[test]
-fn a_command_that_kills_or_stops_its_keeper_hurts_itself_alone() {
+fn a_command_that_kills_or_stops_its_supervisor_hurts_itself_alone() {
     let (place, server) = shell_server(&[]);
     let bystander =
         enqueue(&server, &script(&place, "while [ ! -e \"$1/go\" ]; do sleep 0.1; done"));
@@ -125,7 +125,7 @@ fn a_command_that_kills_or_stops_its_keeper_hurts_itself_alone() {
 
 #[test]
 fn a_killed_server_takes_its_commands_along_and_they_run_again() {
-    for store in STORES {
+    for store in stores() {
         let place = Place::new(store);
         let server = super::shell_server_on(&place, &[]);
         let mut job = script(&place, &format!("[ -e \"$1/go\" ] && exit 0\n{}", escape(AND_STAY)));
@@ -161,10 +161,13 @@ fn stopped(then: &str, drain: &str) -> (Place, Millis, Vec<u32>, String, Value) 
 
 #[test]
 fn a_command_that_ends_in_time_is_done_before_the_server_stops() {
-    let (_place, took, pids, said, job) = stopped("sleep 1", "20s");
-    assert_eq!(job["state"], "done", "{job} {said}");
-    assert!(took < Millis::seconds(10), "it took {took}");
-    assert_gone(&pids);
+    // The second time it ends between the first word about the stop and TERM.
+    for drain in ["20s", "3s"] {
+        let (_place, took, pids, said, job) = stopped("sleep 1", drain);
+        assert_eq!(job["state"], "done", "{drain}: {job} {said}");
+        assert!(took < Millis::seconds(10), "it took {took}");
+        assert_gone(&pids);
+    }
 }
 
 #[test]
@@ -176,8 +179,53 @@ fn a_command_that_ignores_term_is_ended_with_the_server_and_not_charged() {
     assert!(said.contains("forced=true"), "{said}");
 }
 
+/// Notes the moment of TERM, and then of each round until it is killed, in nanoseconds.
+const NOTE_TERM: &str = r#"
+    trap 'date +%s%N > "$1/term"' TERM
+    echo $$ > "$1/pids"
+    while :; do date +%s%N > "$1/next" && mv "$1/next" "$1/last"; sleep 0.02; done
+"#;
+
+/// Has the server stop with a command under way that does not end at TERM. Returns how many
+/// milliseconds after the signal the command got TERM, and how long it ran on: both told by itself.
+fn term_and_kill(drain: &str, grace: &str) -> (u64, u64) {
+    let place = Place::new("sqlite");
+    let args = ["--drain-timeout", drain, "--command-grace", grace];
+    let server = super::shell_server_on(&place, &args);
+    let id = enqueue(&server, &script(&place, NOTE_TERM));
+    wait_until(&server, "the command", || place.path("last").exists());
+    let asked = SystemClock.now().wall.get().unsigned_abs();
+    server.signal("-TERM");
+    let (status, said) = server.end();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("forced=true"), "{said}");
+    assert_gone(&pids(&place.path("pids")));
+    let noted = |name| {
+        let nanos = std::fs::read_to_string(place.path(name)).unwrap();
+        nanos.trim().parse::<u64>().unwrap() / 1_000_000
+    };
+    let (term, last) = (noted("term"), noted("last"));
+    let again = place.start(&["--workers", "0"]);
+    let job = again.job(id);
+    assert_eq!((&job["state"], &job["attempts"]), (&json!("queued"), &json!(0)), "{job}");
+    (term.checked_sub(asked).unwrap(), last.checked_sub(term).unwrap())
+}
+
 #[test]
-fn a_keeper_does_not_hear_what_is_meant_for_the_server() {
+fn at_a_shutdown_term_comes_one_grace_before_the_deadline_and_kill_at_it() {
+    let (term, ran_on) = term_and_kill("6s", "3s");
+    assert!(term >= 2_400, "TERM came {term} ms after the signal");
+    assert!(ran_on >= 2_500, "of its grace of 3 s it had {ran_on} ms");
+}
+
+#[test]
+fn at_a_shutdown_shorter_than_its_grace_a_command_has_all_the_time_there_is() {
+    let (_, ran_on) = term_and_kill("4s", "20s");
+    assert!(ran_on >= 2_800, "of the 4 s of the shutdown it had {ran_on} ms");
+}
+
+#[test]
+fn a_supervisor_ignores_signals_meant_for_the_server() {
     let (place, server) = shell_server(&[]);
     let text = "for signal in TERM INT HUP; do kill -$signal $PPID; done; sleep 0.5; echo on";
     let job = super::run(&server, &script(&place, text));

@@ -1,0 +1,113 @@
+//! Figures of what this process has done: added up after each commit, written at most once a
+//! second, within a batch that is made anyway or by a timer.
+//!
+//! They are taken from outcomes, so nothing is counted that was not committed; and they wait here
+//! until the batch that writes them is known to be committed. A process that is killed loses what
+//! it has not written: about the last second.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::Machine;
+use super::input::{Phase, WakeReason};
+use crate::limits::FIGURE_SLOTS;
+use crate::store::{Batch, SlotFigures};
+use crate::{FigureSet, Figures, Millis, Mono, QueueName, Span, Wall};
+
+/// How long figures wait to be written.
+const WRITE_PAUSE: Millis = Millis::seconds(1);
+/// How long after figures were written they are folded, at the latest.
+const FOLD_PAUSE: Millis = Millis::minutes(10);
+
+/// Figures that are not written yet, by slot.
+#[derive(Debug, Default)]
+pub(super) struct Unwritten {
+    slots: BTreeMap<Wall, FigureSet>,
+}
+
+impl Unwritten {
+    fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    fn take(&mut self) -> Vec<SlotFigures> {
+        let slots = core::mem::take(&mut self.slots).into_iter();
+        slots.map(|(slot, figures)| SlotFigures { slot, figures }).collect()
+    }
+
+    fn restore(&mut self, slot: Wall, figures: &FigureSet) {
+        self.slots.entry(slot).or_default().add(figures);
+        self.bound();
+    }
+
+    /// While the store is too full to write figures, the oldest slots are put together.
+    fn bound(&mut self) {
+        if self.slots.len() > FIGURE_SLOTS
+            && let Some((_, oldest)) = self.slots.pop_first()
+            && let Some(mut next) = self.slots.first_entry()
+        {
+            next.get_mut().add(&oldest);
+        }
+    }
+}
+
+impl Machine {
+    /// Counts what a batch did that was committed at this instant of the store's clock.
+    pub(super) fn note_figures(
+        &mut self,
+        now: Mono,
+        at: Wall,
+        did: Vec<(QueueName, Box<Figures>)>,
+    ) {
+        if did.is_empty() {
+            return;
+        }
+        let set = self.figures.slots.entry(Span::Live.slot(at)).or_default();
+        for (queue, figures) in did {
+            set.count(&queue, &figures);
+        }
+        self.figures.bound();
+        self.plan_figures(now);
+    }
+
+    /// Puts figures into a batch when it is time for it. Where space is short they wait.
+    pub(super) fn add_figures(&mut self, batch: &mut Batch, now: Mono) {
+        if self.timers.is_due(WakeReason::Figures, now) && !self.store_health.is_full() {
+            self.timers.set(WakeReason::Figures, None);
+            batch.figures = self.figures.take();
+        }
+    }
+
+    /// The figures of a batch were written: they can be folded later.
+    pub(super) fn figures_written(&mut self, now: Mono, batch: &Batch) {
+        if !batch.figures.is_empty() {
+            self.timers.bring_forward(WakeReason::Purge, now.plus(FOLD_PAUSE));
+        }
+    }
+
+    /// The figures of a batch were not written: they wait again.
+    pub(super) fn restore_figures(&mut self, now: Mono, figures: &[SlotFigures]) {
+        for SlotFigures { slot, figures } in figures {
+            self.figures.restore(*slot, figures);
+        }
+        if !figures.is_empty() {
+            self.plan_figures(now);
+        }
+    }
+
+    /// Writes what is left, at the end; says whether there is something to do.
+    pub(super) fn flush_figures(&mut self) -> bool {
+        let left = !self.figures.is_empty() && !self.store_health.is_full();
+        if left {
+            self.timers.set(WakeReason::Figures, Some(Mono::default()));
+        }
+        left
+    }
+
+    fn plan_figures(&mut self, now: Mono) {
+        if self.phase() != Phase::Stopped {
+            self.timers.bring_forward(WakeReason::Figures, now.plus(WRITE_PAUSE));
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Settings: what holds for this process, and what the store keeps for all.
+
+use windlass_core::store::{Admin, Reader};
+use windlass_core::{SettingKey, SettingValue};
+
+use crate::api::problem::{self, Problem};
+use crate::api::wire::{self, NewSetting, Setting, SettingList};
+use crate::http::router::{self, Answer, Call};
+use crate::settings::{self, find};
+
+/// `GET /settings`
+pub(crate) async fn list(call: Call) -> Answer {
+    call.query(&[])?;
+    let levels = call.app.refresh_settings().await?;
+    router::ok(&SettingList::of(&levels))
+}
+
+/// `GET /settings/{name}`
+pub(crate) async fn get(call: Call) -> Answer {
+    call.query(&[])?;
+    one(&call, named(&call)?).await
+}
+
+/// `PUT /settings/{name}`
+pub(crate) async fn set(call: Call) -> Answer {
+    let setting = named(&call)?;
+    let new: NewSetting = wire::json(&call.body)?;
+    let value = SettingValue::new(&new.check(setting)?.to_string());
+    let value = value.map_err(|error| Problem::field("/value", error))?;
+    keep(&call, setting.name, Some(value)).await?;
+    one(&call, setting).await
+}
+
+/// `DELETE /settings/{name}`: also of one that this version does not know, if the store keeps it.
+pub(crate) async fn unset(call: Call) -> Answer {
+    call.query(&[])?;
+    let name = match named(&call) {
+        Ok(setting) => setting.name.to_owned(),
+        Err(unknown) => {
+            let kept = call.app.reads.read(|reader: &mut dyn Reader| reader.settings()).await?;
+            let kept = kept.iter().find(|(key, _)| key.as_str() == call.param());
+            kept.map(|(key, _)| key.as_str().to_owned()).ok_or(unknown)?
+        }
+    };
+    keep(&call, &name, None).await?;
+    call.app.refresh_settings().await?;
+    Ok(router::no_content())
+}
+
+fn named(call: &Call) -> Result<&'static settings::Setting, Problem> {
+    find(call.param()).map_err(|unknown| Problem::new(problem::NOT_FOUND, unknown))
+}
+
+async fn keep(call: &Call, name: &str, value: Option<SettingValue>) -> Result<(), Problem> {
+    let key = SettingKey::new(name)?;
+    call.app.queue()?.command(Admin::SetSetting(key, value)).await?;
+    Ok(())
+}
+
+/// The setting as it holds now. It holds for whatever is asked after this answer.
+async fn one(call: &Call, setting: &settings::Setting) -> Answer {
+    let levels = call.app.refresh_settings().await?;
+    router::ok(&Setting::of(setting, &levels))
+}

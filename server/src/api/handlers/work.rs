@@ -1,0 +1,161 @@
+//! Remote workers: claims, verdicts, heartbeats.
+
+use serde_json::value::RawValue;
+use tokio::task::JoinSet;
+use windlass_core::machine::Run;
+use windlass_core::store::{self, JobDetail, Reader, Settle};
+use windlass_core::{self as core, JobId};
+use windlass_runtime_tokio::Queue;
+
+use crate::api::problem::{self, Problem};
+use crate::api::wire::{
+    self, Claims, Complete, Fail, Heartbeat, LeaseExtended, LeasedJob, Poll, Release, Report,
+    ReportResult, Reported, Reports, ReportsAnswer, Settled, Snooze,
+};
+use crate::http::limits::REPORTS;
+use crate::http::router::{self, Answer, Call};
+
+/// `POST /jobs/poll`. If the client leaves, hyper drops this future, and with it the poll: what was
+/// claimed for it is given back.
+pub(crate) async fn poll(mut call: Call) -> Answer {
+    let poll = wire::json::<Poll>(&call.body)?.check(&call.peer.to_string())?;
+    call.release_body();
+    // A shutdown answers it too, with no jobs.
+    let runs = call.app.queue()?.poll(poll).await?;
+    // From here on the connection answers for the claims, also if the client leaves meanwhile.
+    call.conn.claimed(runs.iter().map(|run| run.job.token()).collect());
+    let before = earlier(&call, &runs).await;
+    let leased = |run: Run| {
+        let found = before.binary_search_by_key(&run.job.id, |detail| detail.job.id);
+        LeasedJob::of(run, found.ok().map(|at| &before[at]))
+    };
+    router::ok(&Claims { jobs: runs.into_iter().map(leased).collect() })
+}
+
+/// What is stored of the jobs that were claimed before, by id: what earlier attempts have left. If
+/// it cannot be read, the claims go out without it.
+async fn earlier(call: &Call, runs: &[Run]) -> Vec<JobDetail> {
+    let again = runs.iter().filter(|run| run.job.epoch.get() > 1);
+    let mut ids: Vec<JobId> = again.map(|run| run.job.id).collect();
+    if ids.is_empty() {
+        return Vec::new();
+    }
+    ids.sort_unstable();
+    let read = move |reader: &mut dyn Reader| reader.jobs(&ids);
+    let found = call.app.reads.read(read).await.unwrap_or_default();
+    found.into_iter().flatten().collect()
+}
+
+/// `POST /jobs/{id}/complete`
+pub(crate) async fn complete(call: Call) -> Answer {
+    let settle = wire::json::<Complete<'_>>(&call.body)?.check(call.job_id()?)?;
+    settled(&call, settle).await
+}
+
+/// `POST /jobs/{id}/fail`
+pub(crate) async fn fail(call: Call) -> Answer {
+    let settle = wire::json::<Fail>(&call.body)?.check(call.job_id()?)?;
+    settled(&call, settle).await
+}
+
+/// `POST /jobs/{id}/release`
+pub(crate) async fn release(call: Call) -> Answer {
+    let settle = wire::json::<Release>(&call.body)?.check(call.job_id()?)?;
+    settled(&call, settle).await
+}
+
+/// `POST /jobs/{id}/snooze`
+pub(crate) async fn snooze(call: Call) -> Answer {
+    let settle = wire::json::<Snooze>(&call.body)?.check(call.job_id()?)?;
+    settled(&call, settle).await
+}
+
+async fn settled(call: &Call, settle: Settle) -> Answer {
+    let state = call.app.queue()?.settle(settle).await?;
+    router::ok(&Settled { state: state.as_str() })
+}
+
+/// `POST /jobs/{id}/heartbeat`
+pub(crate) async fn heartbeat(call: Call) -> Answer {
+    let beat = wire::json::<Heartbeat<'_>>(&call.body)?.check(call.job_id()?)?;
+    let token = beat.token;
+    let beaten = call.app.queue()?.heartbeat(beat).await?;
+    router::ok(&LeaseExtended::of(token, beaten.until))
+}
+
+/// `GET /jobs/{id}/lease`: the job as its holder may read it. Who knows the token of a lease that
+/// runs may also end the job by it.
+pub(crate) async fn held(call: Call) -> Answer {
+    let query = call.query(&["token"])?;
+    let id = call.job_id()?;
+    let token = wire::token(query.get("token").unwrap_or_default(), id)?;
+    let found = call.app.lookup.job(id).await?.ok_or_else(|| Problem::no_job(id))?;
+    let is_held = found.job.lease().is_some() && found.job.token() == token;
+    if !is_held {
+        let detail = format!("the lease {token} does not hold job {id} any more; drop the work");
+        return Err(Problem::new(problem::LEASE_LOST, detail));
+    }
+    router::ok(&wire::Job::of(found))
+}
+
+/// `POST /jobs/reports`
+pub(crate) async fn reports(call: Call) -> Answer {
+    let reports: Reports<'_> = wire::json_with_list(&call.body, "reports")?;
+    let count = reports.reports.len();
+    if count == 0 || count > REPORTS {
+        let detail = format!("must hold 1 to {REPORTS} reports, not {count}; split it");
+        return Err(Problem::field("/reports", detail));
+    }
+    let parse = |raw: &&RawValue| wire::json::<Report<'_>>(raw.get().as_bytes())?.check();
+    let mut results: Vec<Option<ReportResult>> = Vec::with_capacity(count);
+    let (mut verdicts, mut beats) = (Vec::new(), Vec::new());
+    for (at, report) in reports.reports.iter().map(parse).enumerate() {
+        results.push(None);
+        match report {
+            Ok(Reported::Verdict(settle)) => verdicts.push((at, settle)),
+            Ok(Reported::Heartbeat(beat)) => beats.push((at, beat)),
+            Err(problem) => results[at] = Some(ReportResult::refused(&problem)),
+        }
+    }
+    let beats = extended(call.app.queue()?, beats);
+    for (at, result) in recorded(&call, verdicts).await?.into_iter().chain(beats.await) {
+        results[at] = Some(result);
+    }
+    let missing = Problem::new(problem::OUTCOME_UNKNOWN, "no answer came for this report");
+    let results = results.into_iter();
+    let results = results.map(|result| result.unwrap_or_else(|| ReportResult::refused(&missing)));
+    router::ok(&ReportsAnswer { results: results.collect() })
+}
+
+type Answered = Vec<(usize, ReportResult)>;
+
+/// Records verdicts in one commit; each with its place among the reports.
+async fn recorded(call: &Call, verdicts: Vec<(usize, Settle)>) -> Result<Answered, Problem> {
+    if verdicts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (places, verdicts): (Vec<usize>, Vec<Settle>) = verdicts.into_iter().unzip();
+    let answers = call.app.queue()?.settle_many(verdicts).await?;
+    let result = |answer| match answer {
+        Ok(state) => ReportResult::Recorded { state: core::StateName::as_str(state) },
+        Err(error) => ReportResult::refused(&Problem::from(error)),
+    };
+    Ok(places.into_iter().zip(answers.into_iter().map(result)).collect())
+}
+
+/// Extends leases; those that come together share a commit.
+async fn extended(queue: &Queue, beats: Vec<(usize, store::Heartbeat)>) -> Answered {
+    let mut running = JoinSet::new();
+    for (at, beat) in beats {
+        let queue = queue.clone();
+        running.spawn(async move {
+            let token = beat.token;
+            let result = match queue.heartbeat(beat).await {
+                Ok(beaten) => ReportResult::Extended(LeaseExtended::of(token, beaten.until)),
+                Err(error) => ReportResult::refused(&Problem::from(error)),
+            };
+            (at, result)
+        });
+    }
+    running.join_all().await
+}

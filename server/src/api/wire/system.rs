@@ -1,0 +1,100 @@
+//! Workers and the state of the server, as clients see them.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use windlass_core::store::WorkerRow;
+use windlass_core::{Kinds, Queues, Wall};
+
+use super::time::Time;
+
+/// A body with nothing in it.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// Every known worker.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct WorkerList {
+    pub(crate) workers: Vec<Worker>,
+}
+
+/// A worker.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Worker {
+    pub(crate) id: String,
+    pub(crate) host: String,
+    pub(crate) pid: Option<u32>,
+    /// `local`, `process` or `remote`.
+    pub(crate) kind: Cow<'static, str>,
+    pub(crate) started_at: Time,
+    pub(crate) last_heartbeat: Time,
+    /// Whether it was heard of lately.
+    pub(crate) alive: bool,
+    /// Whether it is stopping: it was asked to, or drains. It takes no more jobs, and is listed
+    /// until what it runs has ended.
+    pub(crate) stopping: bool,
+    /// How many jobs it runs at once; of a remote one, how many it asked for.
+    pub(crate) slots: usize,
+    /// The queues it takes jobs from; null if from all.
+    pub(crate) queues: Option<Vec<String>>,
+    /// The kinds it runs; null if all, or all but some.
+    pub(crate) kinds: Option<Vec<String>>,
+    /// The jobs it holds.
+    pub(crate) running: Vec<u64>,
+}
+
+impl Worker {
+    pub(crate) fn of(row: &WorkerRow, now: Wall) -> Self {
+        let queues = match &row.worker.demand.queues {
+            Queues::All => None,
+            Queues::Only(names) => Some(names.iter().map(ToString::to_string).collect()),
+        };
+        let kinds = match &row.worker.demand.kinds {
+            Kinds::All | Kinds::Except(_) => None,
+            Kinds::Only(kinds) => Some(kinds.iter().map(ToString::to_string).collect()),
+        };
+        Self {
+            id: row.worker.id.as_str().into(),
+            host: row.worker.host.as_ref().into(),
+            pid: row.worker.pid,
+            kind: row.worker.kind.as_str().into(),
+            started_at: Time(row.started_at),
+            last_heartbeat: Time(row.last_seen),
+            alive: row.is_alive(now),
+            stopping: row.stopping,
+            slots: row.worker.slots,
+            queues,
+            kinds,
+            running: row.running.iter().map(|id| id.get()).collect(),
+        }
+    }
+
+    /// How it is, in one word.
+    pub(crate) fn state(&self) -> &'static str {
+        match (self.alive, self.stopping) {
+            (false, _) => "stale",
+            (true, true) => "stopping",
+            (true, false) => "alive",
+        }
+    }
+}
+
+/// The server answers.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Alive {
+    pub(crate) alive: bool,
+}
+
+/// The server takes and stores work.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Ready {
+    #[expect(clippy::struct_field_names, reason = "the contract names it so")]
+    pub(crate) ready: bool,
+    /// Whether new jobs are taken; false while the disk has too little space for them.
+    pub(crate) enqueues: bool,
+    /// Why not, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) detail: Option<String>,
+}

@@ -1,0 +1,133 @@
+//! Memory that requests share: bodies that arrive, answers that wait for their readers, and a log
+//! that nothing reads.
+
+use std::process::Stdio;
+
+use crate::common::{Client, Place, Server};
+
+/// A request whose body comes in chunks, without its end.
+fn chunked(server: &Server, path: &str, body: &str) -> Client {
+    let mut client = server.connect();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n",
+        body.len()
+    );
+    assert!(client.raw(head.as_bytes()));
+    client
+}
+
+/// 300 workers that send their polls in chunks took all the memory for bodies, and every other
+/// request with a body was refused while they waited.
+#[test]
+fn long_polls_sent_in_chunks_leave_the_memory_for_bodies_to_others() {
+    let (_place, server) = Server::new("sqlite");
+    let polls: Vec<Client> = (0..300)
+        .map(|n| {
+            let body = format!(r#"{{"worker":"w{n}","queues":["other"],"wait_ms":30000}}"#);
+            let mut client = chunked(&server, "/jobs/poll", &body);
+            assert!(client.raw(b"0\r\n\r\n"));
+            client
+        })
+        .collect();
+    server.until("/workers", |answer| answer["workers"].as_array().unwrap().len() >= 300);
+    server.enqueue("{}");
+    assert_eq!(server.claim("w", 1).len(), 1);
+    drop(polls);
+}
+
+#[test]
+fn a_body_takes_what_has_arrived_of_it_and_large_ones_are_refused_when_memory_is_full() {
+    let (_place, server) = Server::with("sqlite", &["--body-timeout", "10m"]);
+    // Announced, but not sent: they take nothing.
+    let announced = [("content-length", "33554432"), ("content-type", "application/json")];
+    let idle: Vec<Client> = (0..20)
+        .map(|_| {
+            let mut client = server.connect();
+            client.ask("POST", "/jobs/batch", &announced, None);
+            client
+        })
+        .collect();
+    server.enqueue("{}");
+    // 8 of 31 MiB each, of 256; then smaller ones, until there is no room for one of them. A client
+    // that still sends may not see its refusal, so it is counted.
+    let large = " ".repeat(31 << 20);
+    let mut held: Vec<Client> = (0..8).map(|_| chunked(&server, "/jobs/batch", &large)).collect();
+    let small = " ".repeat(600 << 10);
+    let refused = (0..100).any(|_| {
+        held.push(chunked(&server, "/jobs", &small));
+        server.get("/metrics").text().contains(r#"code="503",method="POST"}"#)
+    });
+    assert!(refused, "there was room for all of them");
+    assert!((0..1_000).any(|_| server.post("/jobs", "{}").status == 202), "small ones are served");
+    drop((held, idle));
+    let body = format!(r#"{{"payload":"{}"}}"#, "x".repeat(600 << 10));
+    let accepted = || {
+        let mut client = server.connect();
+        client.ask("POST", "/jobs", &[], Some(&body));
+        client.reply().is_some_and(|reply| reply.status == 202)
+    };
+    assert!((0..1_000).any(|_| accepted()), "room comes back when the clients leave");
+}
+
+#[test]
+fn answers_to_slow_readers_share_their_memory_and_small_ones_are_still_served() {
+    let (_place, server) = Server::new("sqlite");
+    let job = format!(r#"{{"payload":"{}"}}"#, "x".repeat(1_000_000));
+    let batch = format!(r#"{{"jobs":[{}]}}"#, [job.as_str(); 8].join(","));
+    assert_eq!(server.post("/jobs/batch", &batch).status, 202);
+    // Nothing is read of their answers of 8 MB: 256 MiB hold 33 of them.
+    let mut readers: Vec<Client> = Vec::new();
+    let refused = (0..200).any(|_| {
+        let mut client = server.connect();
+        client.ask("GET", "/jobs", &[], None);
+        let (status, _) = client.head().unwrap();
+        readers.push(client);
+        status == 503
+    });
+    assert!(refused, "200 answers of 8 MB were held in memory");
+    assert_eq!(server.get("/jobs?limit=1&state=done").status, 200);
+    assert_eq!(server.get("/queues").status, 200);
+    server.enqueue("{}");
+    drop(readers);
+    server.until_status("/jobs", 200);
+}
+
+/// The hub wrote the log line of each attempt itself: with a reader that stalled, counters and
+/// events stood still.
+#[test]
+fn a_log_that_nothing_reads_stalls_neither_requests_nor_counters() {
+    let place = Place::new("sqlite");
+    let mut command = place.command(&["--listen", "127.0.0.1:0", "--log-level", "debug"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    // Kept open, and never read.
+    let stalled = child.stderr.take().unwrap();
+    child.stderr = Some(nothing());
+    let server = Server::of(child);
+    let mut jobs = 0;
+    while jobs < 3_000 {
+        let batch = format!(r#"{{"jobs":[{}]}}"#, vec!["{}"; 1_000].join(","));
+        assert_eq!(server.post("/jobs/batch", &batch).status, 202);
+        let claimed = server.claim("w", 1_000);
+        jobs += claimed.len();
+        let report = |job: &serde_json::Value| {
+            format!(r#"{{"token":{},"verdict":"complete"}}"#, job["lease"]["token"])
+        };
+        let reports: Vec<String> = claimed.iter().map(report).collect();
+        let body = format!(r#"{{"reports":[{}]}}"#, reports.join(","));
+        assert_eq!(server.post("/jobs/reports", &body).status, 200);
+    }
+    let wanted =
+        format!(r#"windlass_jobs_finished_total{{queue="default",outcome="done"}} {jobs}"#);
+    let counted = (0..20_000).any(|_| server.get("/metrics").text().contains(&wanted));
+    assert!(counted, "the counters stood still");
+    drop(stalled);
+}
+
+/// Standard error of a process that says nothing.
+fn nothing() -> std::process::ChildStderr {
+    let mut child = std::process::Command::new("true").stderr(Stdio::piped()).spawn().unwrap();
+    let stderr = child.stderr.take().unwrap();
+    child.wait().unwrap();
+    stderr
+}

@@ -1,0 +1,5 @@
+//! The PostgreSQL store takes the conformance suite.
+
+mod subject;
+
+windlass_tests::conformance!(subject::InSchema);

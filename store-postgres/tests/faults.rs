@@ -1,0 +1,366 @@
+//! Connections that are cut, delayed or lead nowhere, and servers that stop: no commit is lost or
+//! made twice, every call ends, and the store goes on by itself.
+
+mod proxy;
+mod subject;
+
+use std::time::Duration;
+
+use windlass_core::store::{Batch, CommitError, Outcomes, Reader, Store};
+use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
+use windlass_store_postgres::{PgOptions, PgStore, StoreUrl};
+use windlass_tests::postgres_server::PostgresServer;
+
+use proxy::{Mode, Proxy};
+
+/// How long an answer may take here.
+const DEADLINE: Duration = Duration::from_millis(1_500);
+
+fn open(url: &str) -> PgStore {
+    let url = StoreUrl::parse(url).expect("it is a URL");
+    let options = PgOptions { deadline: DEADLINE, ..PgOptions::default() };
+    PgStore::open(url, options).expect("the store opens")
+}
+
+/// A store behind a proxy, and the URL of the same schema without it.
+fn behind_proxy(server: &PostgresServer) -> (PgStore, Proxy, String) {
+    let schema = server.new_schema();
+    let proxy = Proxy::start(server.port());
+    let store = open(&server.tcp_url(proxy.port(), &schema));
+    (store, proxy, server.url(&schema))
+}
+
+fn enqueue(seq: u64) -> Batch {
+    let mut batch = Batch::new(BatchId { process: ProcessId(9), seq }, Policy::default());
+    batch.enqueues.push(NewJob::new(Kind::default(), Payload::null()));
+    batch
+}
+
+fn commit(store: &mut PgStore, seq: u64) -> Result<Outcomes, CommitError> {
+    store.commit(Wall::new(0), &enqueue(seq))
+}
+
+/// Commits once the connection is made again: after a failed try the next one is put off.
+fn commit_at_last(store: &mut PgStore, seq: u64) -> Outcomes {
+    let end = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        match commit(store, seq) {
+            Ok(outcomes) => return outcomes,
+            Err(CommitError::NotCommitted(_)) if tokio::time::Instant::now() < end => {
+                std::thread::yield_now();
+            }
+            Err(error) => panic!("it does not go on by itself: {error}"),
+        }
+    }
+}
+
+fn jobs(url: &str) -> usize {
+    let store = open(url);
+    assert_eq!(subject::verify(&store), Vec::<String>::new());
+    store.reader().and_then(|mut reader| reader.dump()).expect("it can be read").jobs.len()
+}
+
+#[test]
+fn a_connection_cut_right_after_the_commit_was_sent_is_settled_as_committed() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let (mut store, proxy, url) = behind_proxy(server);
+    for seq in 1..=2 {
+        commit(&mut store, seq).expect("it commits");
+    }
+    proxy.set(Mode::CutAfterCommit);
+    let unknown = commit(&mut store, 3);
+    assert!(matches!(unknown, Err(CommitError::Unknown { .. })), "{unknown:?}");
+    proxy.set(Mode::Pass);
+    assert_eq!(store.was_committed(enqueue(3).id), Ok(true));
+    commit_at_last(&mut store, 4);
+    assert_eq!(jobs(&url), 4);
+}
+
+#[test]
+fn a_connection_cut_before_the_commit_is_not_committed() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let (mut store, proxy, url) = behind_proxy(server);
+    commit(&mut store, 1).expect("it commits");
+    proxy.set(Mode::Cut);
+    let cut = commit(&mut store, 2);
+    assert!(matches!(cut, Err(CommitError::NotCommitted(_))), "{cut:?}");
+    proxy.set(Mode::Pass);
+    assert_eq!(store.was_committed(enqueue(2).id), Ok(false));
+    commit_at_last(&mut store, 3);
+    assert_eq!(jobs(&url), 2);
+}
+
+#[test]
+fn every_call_into_a_black_hole_ends_at_its_deadline() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let (mut store, proxy, url) = behind_proxy(server);
+    commit(&mut store, 1).expect("it commits");
+    let mut reader = store.reader().expect("there is a reader");
+    assert_eq!(reader.next_due(), Ok(None));
+    proxy.set(Mode::BlackHole);
+    assert!(matches!(commit(&mut store, 2), Err(CommitError::NotCommitted(_))));
+    assert!(store.was_committed(enqueue(2).id).is_err());
+    assert!(store.news(&[]).is_err() && reader.next_due().is_err());
+    assert!(store.reopen().is_err());
+    proxy.set(Mode::Pass);
+    commit_at_last(&mut store, 2);
+    assert_eq!(jobs(&url), 2);
+}
+
+#[test]
+fn answers_that_are_late_but_within_the_deadline_change_nothing() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let (mut store, proxy, url) = behind_proxy(server);
+    proxy.set(Mode::Delay(Duration::from_millis(20)));
+    for seq in 1..=3 {
+        commit(&mut store, seq).expect("it commits");
+    }
+    assert_eq!(jobs(&url), 3);
+}
+
+#[test]
+fn after_every_backend_was_terminated_the_store_goes_on() {
+    // One of its own: the other tests keep their connections.
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let schema = server.new_schema();
+    let mut store = open(&server.url(&schema));
+    let mut reader = store.reader().expect("there is a reader");
+    commit(&mut store, 1).expect("it commits");
+    assert_eq!(reader.next_due(), Ok(None));
+    let all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+               WHERE application_name = 'windlass'";
+    assert_ne!(server.run(all), "0");
+    commit_at_last(&mut store, 2);
+    assert_eq!(reader.next_due(), Ok(None));
+    assert_eq!(jobs(&server.url(&schema)), 2);
+}
+
+#[test]
+fn a_server_that_crashes_and_restarts_has_every_acknowledged_commit() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let url = server.url("windlass");
+    let mut store = open(&url);
+    for seq in 1..=5 {
+        commit(&mut store, seq).expect("it commits");
+    }
+    server.stop();
+    assert!(matches!(commit(&mut store, 6), Err(CommitError::NotCommitted(_))));
+    server.resume();
+    commit_at_last(&mut store, 6);
+    assert_eq!(jobs(&url), 6);
+}
+
+#[test]
+fn a_transaction_that_is_not_over_keeps_the_question_for_it_waiting() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = server.new_schema();
+    let url = server.url(&schema);
+    let mut store = open(&url);
+    commit(&mut store, 1).expect("it commits");
+    // Another backend holds what a transaction of this process holds.
+    let holder = url.clone();
+    let (locked, is_locked) = std::sync::mpsc::channel();
+    let (go, may_go) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let mut other = open(&holder);
+        other.on_commit(move |point| {
+            if point == windlass_core::store::CommitPoint::Answered {
+                let _ = locked.send(());
+                let _ = may_go.recv_timeout(Duration::from_secs(30));
+            }
+        });
+        commit(&mut other, 2).is_ok()
+    });
+    is_locked.recv_timeout(Duration::from_secs(30)).expect("it has its answers");
+    assert!(store.was_committed(enqueue(2).id).is_err(), "it may still be committed");
+    go.send(()).expect("it waits");
+    let committed = thread.join().expect("it ends");
+    assert_eq!(store.was_committed(enqueue(2).id), Ok(committed));
+}
+
+#[test]
+fn a_connection_lost_before_the_commit_was_sent_is_not_committed_and_after_it_unknown() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let (mut store, proxy, url) = behind_proxy(server);
+    let proxy = std::sync::Arc::new(proxy);
+    let cut = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let (for_hook, cuts) = (std::sync::Arc::clone(&proxy), std::sync::Arc::clone(&cut));
+    store.on_commit(move |point| {
+        let answered = point == windlass_core::store::CommitPoint::Answered;
+        if answered && cuts.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            for_hook.set(Mode::Cut);
+        }
+    });
+    // The statements that write are not prepared yet: the commit is not sent.
+    let first = commit(&mut store, 1);
+    assert!(matches!(first, Err(CommitError::NotCommitted(_))), "{first:?}");
+    proxy.set(Mode::Pass);
+    commit_at_last(&mut store, 1);
+    cut.store(true, std::sync::atomic::Ordering::SeqCst);
+    let second = commit(&mut store, 2);
+    assert!(matches!(second, Err(CommitError::Unknown { .. })), "{second:?}");
+    proxy.set(Mode::Pass);
+    let committed = loop {
+        if let Ok(committed) = store.was_committed(enqueue(2).id) {
+            break committed;
+        }
+    };
+    assert!(!committed, "it did not reach the server");
+    assert_eq!(jobs(&url), 1);
+}
+
+#[test]
+fn while_the_server_is_away_calls_fail_at_once_with_the_reason() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let mut store = open(&server.url("windlass"));
+    commit(&mut store, 1).expect("it commits");
+    server.stop();
+    let lost = commit(&mut store, 2);
+    assert!(matches!(lost, Err(CommitError::NotCommitted(_))), "{lost:?}");
+    let first = commit(&mut store, 2).expect_err("the server is away").to_string();
+    // The same reason: no other try was made.
+    let refused = store.news(&[]).expect_err("the server is away").to_string();
+    assert!(first.contains("check that the server runs"), "{first}");
+    assert!(refused.contains("check that the server runs"), "{refused}");
+    server.resume();
+    // Who asks for it gets a connection without a pause.
+    assert_eq!(store.reopen(), Ok(()));
+    commit(&mut store, 2).expect("it commits");
+}
+
+#[test]
+fn settings_that_lose_commits_are_found_when_a_connection_is_made_again() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = server.new_schema();
+    server.run("CREATE ROLE turns LOGIN SUPERUSER");
+    let mut store = open(&server.url(&schema).replace("windlass@", "turns@"));
+    commit(&mut store, 1).expect("it commits");
+    server.run("ALTER ROLE turns SET synchronous_commit = off");
+    let all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+               WHERE usename = 'turns'";
+    server.run(all);
+    let refused = loop {
+        let error = commit(&mut store, 2).expect_err("the setting loses commits").to_string();
+        if !error.contains("closed") && !error.contains("terminating") {
+            break error;
+        }
+    };
+    assert!(refused.contains("synchronous_commit is off"), "{refused}");
+    server.run("ALTER ROLE turns RESET synchronous_commit");
+    commit_at_last(&mut store, 2);
+    assert_eq!(jobs(&server.url(&schema)), 2);
+}
+
+#[test]
+fn a_server_that_became_read_only_takes_no_commit_and_the_store_goes_on_when_it_is_not() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let mut store = open(&server.url("windlass"));
+    commit(&mut store, 1).expect("it commits");
+    server.run("ALTER SYSTEM SET default_transaction_read_only = on");
+    server.run("SELECT pg_reload_conf()");
+    server.run(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+         WHERE application_name = 'windlass'",
+    );
+    let refused = loop {
+        match commit(&mut store, 2) {
+            Err(CommitError::NotCommitted(why)) if why.to_string().contains("read-only") => {
+                break why;
+            }
+            Err(CommitError::NotCommitted(_)) => std::thread::yield_now(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(refused.to_string().contains("primary"), "{refused}");
+    server.run(
+        "BEGIN READ WRITE; ALTER ROLE windlass SET default_transaction_read_only = off; COMMIT",
+    );
+    commit_at_last(&mut store, 2);
+}
+
+#[test]
+fn with_all_connections_in_use_the_reason_is_told_and_the_store_goes_on_when_one_is_free() {
+    let settings = ["max_connections = 6", "superuser_reserved_connections = 0"];
+    let Some(server) = PostgresServer::start(&settings) else { return };
+    let proxy = Proxy::start(server.port());
+    let mut store = open(&server.tcp_url(proxy.port(), "windlass"));
+    commit(&mut store, 1).expect("it commits");
+    let mut others: Vec<PgStore> = Vec::new();
+    let url = StoreUrl::parse(&server.url("windlass")).expect("it is a URL");
+    let error = loop {
+        match PgStore::open(url.clone(), PgOptions::default()) {
+            Ok(other) => others.push(other),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("max_connections"), "{error}");
+    // The connection that writes is lost, and another client takes its place.
+    proxy.set(Mode::Cut);
+    assert!(commit(&mut store, 2).is_err());
+    proxy.set(Mode::Pass);
+    let end = tokio::time::Instant::now() + Duration::from_secs(30);
+    while others.len() < 6 && tokio::time::Instant::now() < end {
+        others.extend(PgStore::open(url.clone(), PgOptions::default()));
+    }
+    assert_eq!(others.len(), 6);
+    let refused = loop {
+        let error = commit(&mut store, 2).expect_err("no connection is free").to_string();
+        if error.contains("max_connections") {
+            break error;
+        }
+    };
+    assert!(refused.contains("end other clients"), "{refused}");
+    drop(others);
+    commit_at_last(&mut store, 2);
+}
+
+/// How often the server has ended a wait for a lock.
+fn lock_timeouts(server: &PostgresServer) -> usize {
+    server.log().matches("canceling statement due to lock timeout").count()
+}
+
+#[test]
+fn a_lock_that_another_holds_too_long_is_tried_again_inside_the_commit() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = server.new_schema();
+    let url = server.url(&schema);
+    let mut store = open(&url);
+    commit(&mut store, 1).expect("it commits");
+    let (locked, is_locked) = std::sync::mpsc::channel();
+    let (go, may_go) = std::sync::mpsc::channel::<()>();
+    let mut holder = open(&url);
+    holder.on_commit(move |point| {
+        if point == windlass_core::store::CommitPoint::Answered {
+            let _ = locked.send(());
+            let _ = may_go.recv_timeout(Duration::from_secs(30));
+        }
+    });
+    // The same process at two handles: the second waits for the lock of the first.
+    let thread = std::thread::spawn(move || commit(&mut holder, 2).is_ok());
+    is_locked.recv_timeout(Duration::from_secs(30)).expect("it has its answers");
+    // Each try ends before the server ends the transaction of the first, which is idle.
+    let waits = lock_timeouts(server);
+    let waited = commit(&mut store, 3);
+    assert!(waited.is_ok(), "{waited:?}");
+    assert!(lock_timeouts(server) > waits, "no try has ended because of the lock");
+    let _ = go.send(());
+    assert!(!thread.join().expect("it ends"), "its transaction was ended");
+    assert_eq!(jobs(&url), 2);
+}
+
+#[test]
+fn a_node_that_dies_while_it_migrates_leaves_nothing_behind() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = server.new_schema();
+    let proxy = Proxy::start(server.port());
+    proxy.set(Mode::CutBehind(b"CREATE TABLE attempts"));
+    let url = StoreUrl::parse(&server.tcp_url(proxy.port(), &schema)).expect("it is a URL");
+    let options = PgOptions { deadline: DEADLINE, ..PgOptions::default() };
+    let error = PgStore::open(url, options).expect_err("the connection is cut").to_string();
+    assert!(!error.contains(windlass_tests::postgres_server::PASSWORD), "{error}");
+    let tables = format!("SELECT count(*) FROM pg_tables WHERE schemaname = '{schema}'");
+    assert_eq!(server.run(&tables), "0");
+    let mut store = open(&server.url(&schema));
+    commit(&mut store, 1).expect("another node migrates");
+    assert_eq!(jobs(&server.url(&schema)), 1);
+}
