@@ -348,6 +348,51 @@ fn a_lock_that_another_holds_too_long_is_tried_again_inside_the_commit() {
     assert_eq!(jobs(&url), 2);
 }
 
+/// Has the server refuse the first inserts of jobs with this SQLSTATE. A sequence counts them,
+/// since it keeps its value when a transaction is rolled back.
+fn refuse_inserts(server: &PostgresServer, schema: &str, code: &str, times: u32) {
+    server.run(&format!(
+        "CREATE SEQUENCE public.inserts_{schema}; \
+         CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF nextval('public.inserts_{schema}') <= {times} THEN \
+         RAISE EXCEPTION 'injected' USING ERRCODE = '{code}'; END IF; RETURN NEW; END $$; \
+         CREATE TRIGGER refuse BEFORE INSERT ON {schema}.jobs \
+         FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()"
+    ));
+}
+
+fn inserts(server: &PostgresServer, schema: &str) -> String {
+    server.run(&format!("SELECT last_value FROM public.inserts_{schema}"))
+}
+
+#[test]
+fn deadlocks_and_serialization_failures_are_retried_inside_the_commit() {
+    let Some(server) = PostgresServer::shared() else { return };
+    for code in ["40P01", "40001"] {
+        let schema = server.new_schema();
+        let mut store = open(&server.url(&schema));
+        refuse_inserts(server, &schema, code, 3);
+        let committed = commit(&mut store, 1);
+        assert!(committed.is_ok(), "{code}: {committed:?}");
+        assert_eq!(inserts(server, &schema), "4", "{code}: three tries were refused");
+        assert_eq!(jobs(&server.url(&schema)), 1);
+    }
+}
+
+#[test]
+fn a_server_without_space_is_full_at_once_and_the_store_goes_on_when_it_has_some() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = server.new_schema();
+    let mut store = open(&server.url(&schema));
+    refuse_inserts(server, &schema, "53100", 1);
+    let full = commit(&mut store, 1);
+    assert!(matches!(&full, Err(CommitError::Full(why)) if why.to_string().contains("53100")));
+    assert_eq!(inserts(server, &schema), "1", "it is not retried inside the commit");
+    assert_eq!(store.was_committed(enqueue(1).id), Ok(false));
+    commit(&mut store, 1).expect("it commits");
+    assert_eq!(jobs(&server.url(&schema)), 1);
+}
+
 #[test]
 fn a_node_that_dies_while_it_migrates_leaves_nothing_behind() {
     let Some(server) = PostgresServer::shared() else { return };
