@@ -157,15 +157,18 @@ export function mount({ main, query, keys }) {
       h('button', { class: 'btn small', type: 'button', disabled: cursor === '', onclick: () => history.back() }, 'Newer'), h('button', { class: 'btn small', type: 'button', disabled: next === null, onclick: () => page(next ?? '') }, 'Older')));
     selected();
   };
-  let loaded = 0;
+  /** How many jobs the list had when it was read; null: as many as the next snapshot counts. @type {number | null} */
+  let loaded = Infinity;
   const load = async () => {
     fresh.hidden = true;
+    loaded = Infinity;
     const waiting = setTimeout(() => put(body, bones(8, 5)), 150);
     try {
       const found = await get(`jobs?${search({ ...known, cursor, fields: 'row', limit: PAGE })}`, control.signal);
       rows = found.jobs;
       next = found.next;
-      loaded = total();
+      const whole = next === null && Object.keys(known).every((name) => name === 'state' || name === 'queue');
+      loaded = whole ? rows.length : snap ? total() : null;
       clearTimeout(waiting);
       show();
       const focus = remembered()?.focus;
@@ -207,11 +210,10 @@ export function mount({ main, query, keys }) {
     snap = next;
     for (const t of tabs) if (t.name) say(t.n, int(counted(next, t.name, known.queue)));
     [...tbody.children].forEach((row, n) => rows[n] && say(row.querySelector('.age'), when(rows[n])));
+    loaded ??= total();
     const more = total() - loaded;
-    if (cursor === '' && loaded > 0 && more > 0 && state !== 'scheduled') {
-      fresh.hidden = false;
-      say(fresh, `Show ${int(more)} newer`);
-    }
+    fresh.hidden = cursor !== '' || more <= 0 || state === 'scheduled';
+    if (!fresh.hidden) say(fresh, `Show ${int(more)} newer`);
     const mine = new Set(rows.map((row) => row.queue));
     const rev = next.queues.filter((q) => mine.has(q.name)).map((q) => q.rev).join();
     if (rev !== revs && Date.now() - last > 2000 && !busy) {

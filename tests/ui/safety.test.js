@@ -137,6 +137,7 @@ test('a pause can be undone, a double click is one request, a deletion can be st
     await page.getByText('mail is resumed').waitFor();
     await page.evaluate((to) => { location.hash = `#/jobs/${to}`; }, id);
     await page.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('dialog').waitFor();
     assert.equal(await page.evaluate(() => document.activeElement?.textContent), 'Keep them', 'the safe button has the focus');
     await page.getByRole('button', { name: 'Delete 1 job' }).click();
     await page.locator('.toasts').getByRole('button', { name: 'Keep them' }).click();
