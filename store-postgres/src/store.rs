@@ -139,15 +139,20 @@ impl PgStore {
         self.hook = Some(Hook::new(self.opener.clone(), hook));
     }
 
-    /// The connection that writes; a lost one is made again, and the server is checked again. After
-    /// a failed try the next one is put off: calls until then fail at once.
+    /// The connection that writes; a lost one is made again, and the server and its schema are
+    /// checked again: another node may have migrated it. After a failed try the next one is put
+    /// off: calls until then fail at once.
     fn session(&mut self) -> Result<&mut Session, Cause> {
         if self.session.as_ref().is_some_and(Session::is_closed) {
             self.session = None;
         }
         if self.session.is_none() {
             self.backoff.check(Instant::now())?;
-            let (session, replicated) = self.opener.checked().map_err(|error| {
+            let opened = self.opener.checked().and_then(|(mut session, replicated)| {
+                self.opener.migrate(&mut session, self.locks, false)?;
+                Ok((session, replicated))
+            });
+            let (session, replicated) = opened.map_err(|error| {
                 let why = error.to_string();
                 let cause = Cause::new(&why);
                 self.backoff.failed(Instant::now(), why);

@@ -252,6 +252,32 @@ fn settings_that_lose_commits_are_found_when_a_connection_is_made_again() {
 }
 
 #[test]
+fn a_schema_that_another_node_migrated_is_found_when_a_connection_is_made_again() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = server.new_schema();
+    server.run("CREATE ROLE older LOGIN SUPERUSER");
+    let mut store = open(&server.url(&schema).replace("windlass@", "older@"));
+    commit(&mut store, 1).expect("it commits");
+    let newer = |version: u32| {
+        server.run(&format!("UPDATE {schema}.meta SET value = {version} WHERE key = 'schema'"));
+    };
+    newer(99);
+    server.run(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'older'",
+    );
+    let refused = loop {
+        let error = commit(&mut store, 2).expect_err("the schema is unknown").to_string();
+        if !error.contains("closed") && !error.contains("terminating") {
+            break error;
+        }
+    };
+    assert!(refused.contains("was written by a newer Windlass (schema 99"), "{refused}");
+    newer(1);
+    commit_at_last(&mut store, 2);
+    assert_eq!(jobs(&server.url(&schema)), 2);
+}
+
+#[test]
 fn a_server_that_became_read_only_takes_no_commit_and_the_store_goes_on_when_it_is_not() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let mut store = open(&server.url("windlass"));
