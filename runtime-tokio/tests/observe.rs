@@ -14,7 +14,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use windlass_core::{Millis, Mono, Now};
-use windlass_runtime_tokio::{Clock, Context, NewJob, Runtime, Sleep, SystemClock, seconds};
+use windlass_runtime_tokio::{Clock, Context, ManualClock, NewJob, Runtime, Sleep, seconds};
 use windlass_store_memory::MemoryStore;
 
 type Fields = BTreeMap<String, String>;
@@ -82,32 +82,48 @@ fn every_attempt_has_a_span_that_names_its_job_epoch_kind_and_queue() {
     assert_eq!(*ours, expected.collect::<Fields>());
 }
 
-/// The system's clock, which notes until when the writer last wanted to sleep.
+/// A clock that is moved by hand, and notes until when the writer last wanted to sleep.
 #[derive(Debug, Clone, Default)]
 struct Noting {
+    clock: ManualClock,
     until: Arc<Mutex<Option<Mono>>>,
 }
 
 impl Clock for Noting {
     fn now(&self) -> Now {
-        SystemClock.now()
+        self.clock.now()
     }
 
     fn micros(&self) -> u64 {
-        SystemClock.micros()
+        self.clock.micros()
     }
 
     fn wait(&self, at: Mono) -> Option<Duration> {
         *self.until.lock().unwrap() = Some(at);
-        SystemClock.wait(at)
+        self.clock.wait(at)
     }
 
     fn sleep(&self, at: Mono) -> Sleep {
-        SystemClock.sleep(at)
+        self.clock.sleep(at)
     }
 
     fn notify(&self, waker: Waker) {
-        SystemClock.notify(waker);
+        self.clock.notify(waker);
+    }
+}
+
+impl Noting {
+    /// How long the writer sleeps from now on. The caller is answered just before it does.
+    async fn sleeps_for(&self) -> Millis {
+        loop {
+            let until = *self.until.lock().unwrap();
+            if let Some(left) = until.map(|until| until.since(self.now().mono))
+                && left > Millis::ZERO
+            {
+                return left;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     }
 }
 
@@ -123,10 +139,15 @@ async fn a_runtime_with_nothing_to_do_sleeps_for_minutes() {
         let id = queue.enqueue(NewJob::of("work", &()).unwrap()).await.unwrap().id;
         queue.wait(id).await.unwrap();
         queue.idle().await.unwrap();
-        let minutes = clock.now().mono.plus(Millis::minutes(5));
-        // The caller is answered just before the writer lies down.
-        while clock.until.lock().unwrap().is_none_or(|until| until < minutes) {
-            tokio::task::yield_now().await;
+        let mut wakes = Vec::new();
+        loop {
+            let sleep = clock.sleeps_for().await;
+            if sleep >= Millis::minutes(5) {
+                break;
+            }
+            wakes.push(sleep);
+            assert!(wakes.len() <= 5, "it wakes after {wakes:?}");
+            clock.clock.advance(Duration::from_millis(sleep.get()));
         }
         assert_eq!(queue.metrics().running, 0);
     })
