@@ -39,7 +39,7 @@ pub(crate) struct EnqueueFrom {
     address: String,
 }
 
-/// Measures; returns one line.
+/// Measures the scenario; returns one line.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
     let folder = options.place.folder()?;
     let address = options.place.store.address(folder.path())?;
@@ -68,16 +68,16 @@ where
         let ids: Vec<JobId> = (1..=jobs as u64).filter_map(JobId::new).collect();
         let span_ms = options.every_ms.saturating_mul(jobs as u64);
         let plan = plan(&ids, SystemClock.now().mono.get() + START_MS, span_ms, 0);
-        let before = proc::look()?.on_core_ns;
+        let before = proc::usage()?.on_core_ns;
         let other = move || in_other_process("enqueue-from", &address, &plan);
         let enqueued = tokio::task::spawn_blocking(other).await??;
         let mut starts = BTreeMap::new();
         while starts.len() < jobs {
-            let next = tokio::time::timeout(PATIENCE, started.recv()).await;
+            let next = tokio::time::timeout(TIMEOUT, started.recv()).await;
             let (id, at_us) = next.map_err(|_| "a job was not started")?.ok_or("no handler")?;
             starts.insert(id, at_us);
         }
-        let on_core_us = (proc::look()?.on_core_ns - before) / 1_000;
+        let on_core_us = (proc::usage()?.on_core_ns - before) / 1_000;
         queue.shutdown(Duration::from_secs(10)).await;
         let delay = |(id, at_us): &(JobId, u64)| Some(starts.get(id)?.saturating_sub(*at_us));
         let delays: Vec<u64> = enqueued.iter().filter_map(delay).collect();
@@ -97,11 +97,11 @@ where
 
 /// Time for the other process to start, in milliseconds.
 const START_MS: u64 = 300;
-/// How long a job may take to start.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit for a job to start.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The process that enqueues: reads instants from standard input, enqueues a job at each, and
-/// returns what is printed: the jobs, and when each of them was about to be enqueued.
+/// returns its output: the jobs, and the instant before each enqueue.
 pub(crate) fn from(options: &EnqueueFrom) -> Outcome<String> {
     let mut commit = committer(&options.address)?;
     let plan = read(&std::io::read_to_string(std::io::stdin())?)?;

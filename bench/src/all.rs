@@ -1,5 +1,5 @@
-//! `all`: a short form of every scenario, each as a process of its own, so that none inherits the
-//! memory of another and what was run can be run again by hand. The lines become `RESULTS.md`.
+//! `all`: a short form of every scenario, each in a process of its own, so that none inherits the
+//! memory of another, and each can be repeated by hand. The lines become `RESULTS.md`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,67 +13,68 @@ use crate::plot;
 use crate::report;
 use crate::sections::{SECTIONS, Section};
 
-/// What to run, and where to write.
+/// Options of `all`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Where `RESULTS.md` and the folder `results` go.
+    /// Directory for `RESULTS.md` and the folder `results`.
     #[arg(long, default_value = "bench")]
     out: PathBuf,
-    /// Where the stores lie while they are measured; a directory in it is made and removed.
+    /// Directory for the stores; a temporary directory is created in it and removed.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Sizes that show only that everything runs; the figures mean nothing.
+    /// Use tiny sizes, to test that everything runs; the figures mean nothing.
     #[arg(long)]
     quick: bool,
-    /// Only the sections whose names begin so, as in `--only backlog,soak`.
+    /// Run only sections whose names begin with these, as in `--only backlog,soak`.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Every line on standard output as well.
+    /// Print every line on standard output as well.
     #[arg(long)]
     json: bool,
 }
 
-/// One command and what it said.
+/// One command and its output.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// The command, as one would type it.
+    /// The command, as it is typed in a shell.
     pub(crate) command: String,
-    /// Its lines, or why there are none.
+    /// Its lines, or its error.
     pub(crate) lines: Result<Vec<Value>, String>,
-    /// How long it took, in seconds.
+    /// Duration in seconds.
     pub(crate) seconds: f64,
 }
 
-/// Runs every section and writes the report; the lines if asked for, else what was written.
+/// Runs every section and writes the report; returns the lines if `--json` is given, else the names
+/// of the written files.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
-    let results = options.out.join("results");
-    std::fs::create_dir_all(&results)?;
+    let folder = options.out.join("results");
+    std::fs::create_dir_all(&folder)?;
     let wanted = |section: &&Section| {
         options.only.is_empty() || options.only.iter().any(|name| section.name.starts_with(name))
     };
-    let mut told: Vec<(&Section, Vec<Run>)> = Vec::new();
+    let mut results: Vec<(&Section, Vec<Run>)> = Vec::new();
     for section in SECTIONS.iter().filter(wanted) {
         let runs = section.runs.iter().map(|run| one(options, section, run)).collect();
-        told.push((section, runs));
+        results.push((section, runs));
     }
-    // Before anything is written: what is measured is not changed by its own report.
+    // Before the report is written, which would change what is measured.
     let about = machine::about(&options.dir);
     let mut lines = String::new();
-    for (section, runs) in &told {
+    for (section, runs) in &results {
         let values: Vec<&Value> = runs.iter().flat_map(|run| run.lines.iter().flatten()).collect();
         for value in &values {
             lines.push_str(&value.to_string());
             lines.push('\n');
         }
         for drawing in section.plots {
-            plot::draw(drawing, &values, &results.join(format!("{}.svg", drawing.file)))?;
+            plot::draw(drawing, &values, &folder.join(format!("{}.svg", drawing.file)))?;
         }
     }
-    std::fs::write(results.join("lines.jsonl"), &lines)?;
+    std::fs::write(folder.join("lines.jsonl"), &lines)?;
     let path = options.out.join("RESULTS.md");
-    std::fs::write(&path, report::write(&about, &told, options.quick))?;
-    // Whoever has not built the other queues has not asked for them; the report says so.
-    let ours = told.iter().filter(|(section, _)| section.name != PEERS);
+    std::fs::write(&path, report::write(&about, &results, options.quick))?;
+    // The other queues are left out unless they were built; the report says so.
+    let ours = results.iter().filter(|(section, _)| !section.name.starts_with(PEERS));
     let failed: Vec<String> = ours.flat_map(|(_, runs)| runs).filter_map(failure).collect();
     if !failed.is_empty() {
         let count = failed.len();
@@ -119,12 +120,12 @@ fn one(options: &Options, section: &Section, template: &str) -> Run {
     Run { command: shown, lines, seconds: took }
 }
 
-/// What stands in a template for the comparison with other queues.
+/// Placeholder in a template for the comparison with other queues.
 const PEERS: &str = "peers";
-/// How one types it.
+/// Command of the comparison, as it is typed in a shell.
 const PEERS_COMMAND: &str = "cargo run --release --manifest-path bench/peers/Cargo.toml";
 
-/// The comparison, if it was built before: building it takes minutes, which nobody has asked for.
+/// The program of the comparison, if it was built before: building it takes minutes.
 fn peers_command() -> Command {
     Command::new(Path::new("bench/peers/target/release/windlass-peers"))
 }
@@ -141,7 +142,7 @@ fn captured(command: &mut Command) -> Result<Vec<Value>, String> {
     lines.map(|line| serde_json::from_str(line).map_err(|error| error.to_string())).collect()
 }
 
-/// The words of a template: `{full|quick}` becomes one of both.
+/// Splits a template into words; `{full|quick}` becomes one of both.
 fn words(template: &str, quick: bool) -> Vec<String> {
     let choose = |word: &str| match word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) {
         Some(both) => {
@@ -165,7 +166,21 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_run_is_told_with_its_reason() {
+    fn every_command_of_the_table_can_be_typed() {
+        for section in SECTIONS {
+            for run in section.runs.iter().filter(|run| !run.starts_with(PEERS)) {
+                for quick in [false, true] {
+                    let mut asked = words(run, quick);
+                    asked.insert(0, "windlass-bench".into());
+                    let read = <crate::Cli as clap::Parser>::try_parse_from(&asked);
+                    assert!(read.is_ok(), "{asked:?}: {read:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_run_is_reported_with_its_reason() {
         let error = captured(&mut Command::new("no-such-program")).unwrap_err();
         assert!(error.contains("build it first"), "{error}");
     }

@@ -1,5 +1,4 @@
-//! The `backlog` scenario: whether many queued jobs, or many done ones, cost more per job or more
-//! memory than few.
+//! The `backlog` scenario: time and memory per job beside many queued or done jobs, and beside few.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,38 +15,37 @@ use crate::bare::{Bare, KIND, LOAD, Place, Which, on_store};
 use crate::measure::{Line, Outcome, median, rate};
 use crate::proc;
 
-/// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     place: Place,
-    /// How many jobs lie there; the first size is what the others are compared with.
+    /// Numbers of stored jobs; ratios compare with the first.
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000])]
     sizes: Vec<usize>,
-    /// What has become of them.
+    /// State of the stored jobs.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["queued", "done"])]
-    views: Vec<Lying>,
-    /// How many jobs to claim and complete, beside those that lie there.
+    views: Vec<StoredView>,
+    /// Number of jobs to claim and complete, beside those that are stored.
     #[arg(long, default_value_t = 50_000)]
     jobs: usize,
-    /// Jobs that run at once.
+    /// Number of jobs that run at once.
     #[arg(long, default_value_t = 256)]
     workers: usize,
-    /// How often to measure; the middle figures are told.
+    /// Number of measurements; the median is reported.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// One JSON line per size and view.
+    /// Print one JSON line per size and view.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Lying {
+enum StoredView {
     Queued,
     Done,
 }
 
-impl Lying {
+impl StoredView {
     fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -56,11 +54,11 @@ impl Lying {
     }
 }
 
-/// One size of one view, and what its rounds have shown.
+/// One size of one view, with the figures of its rounds.
 struct Stage {
-    view: Lying,
+    view: StoredView,
     size: usize,
-    /// The store, if it is so large that a round changes little of it.
+    /// The store, if it is kept between rounds because a round changes little of it.
     kept: Option<TempDir>,
     rates: Vec<f64>,
     rss_kib: u64,
@@ -73,7 +71,7 @@ struct Round {
     rss_kib: u64,
 }
 
-/// Measures every size of every view in turn; a line for each.
+/// Measures every size of every view in turn; returns a line for each.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
     let mut stages: Vec<Stage> = Vec::new();
     for view in &options.views {
@@ -111,8 +109,7 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
     Ok(lines.join("\n"))
 }
 
-/// One round of a stage. What is large is laid there once, so that the sizes take turns within
-/// seconds.
+/// One round of a stage. A large store is filled once, so that the sizes take turns within seconds.
 fn one(options: &Options, stage: &mut Stage) -> Outcome<()> {
     let (folder, lies) = match stage.kept.take() {
         Some(folder) => (folder, true),
@@ -124,7 +121,7 @@ fn one(options: &Options, stage: &mut Stage) -> Outcome<()> {
     } else {
         on_store!(options.place, path, |store| fill(options, stage, lies, store).map(drop))?;
         stage.file_kib = options.place.size_kib(path)?;
-        // Reopened, so that memory is what running takes, not what filling took.
+        // Reopened, so that the memory of filling is not measured.
         let round = on_store!(options.place, path, |store| work_off(options, store))?;
         stage.kept = Some(folder).filter(|_| stage.size >= 10 * options.jobs);
         round
@@ -134,12 +131,12 @@ fn one(options: &Options, stage: &mut Stage) -> Outcome<()> {
     Ok(())
 }
 
-/// Puts the jobs of a round in place, behind those that lie there.
+/// Enqueues the jobs of a round behind those that are stored.
 fn fill<S: Store>(options: &Options, stage: &Stage, lies: bool, store: S) -> Outcome<S> {
     let (mut bare, job) = (Bare::new(store)?, options.place.job()?);
     if !lies {
         bare.enqueue(&job, stage.size, LOAD)?;
-        if stage.view == Lying::Done {
+        if stage.view == StoredView::Done {
             bare.work(&job, stage.size, LOAD)?;
         }
     }
@@ -168,7 +165,7 @@ where
             .start()?;
         enough.notified().await;
         let took = Duration::from_micros(SystemClock.micros() - began);
-        let rss_kib = proc::look()?.rss_kib;
+        let rss_kib = proc::usage()?.rss_kib;
         queue.shutdown(Duration::ZERO).await;
         Ok(Round { per_s: rate(options.jobs, took), rss_kib })
     })
@@ -192,14 +189,14 @@ mod tests {
             let words = ["bench", "--json", "--sizes", "5,50", "--jobs", "20", "--dir", folder];
             let words = words.into_iter().chain(["--store", store, "--rounds", "2"]);
             let asked: Asked = clap::Parser::parse_from(words);
-            let told = run(&asked.options).unwrap();
+            let output = run(&asked.options).unwrap();
             let lines: Vec<serde_json::Value> =
-                told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+                output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
             let of = |line: &serde_json::Value| format!("{} {}", line["view"], line["size"]);
             let points: Vec<String> = lines.iter().map(of).collect();
             assert_eq!(points, [r#""queued" 5"#, r#""queued" 50"#, r#""done" 5"#, r#""done" 50"#]);
             let firsts = [&lines[0], &lines[2]].map(|line| line["ratio"].as_f64());
-            assert_eq!(firsts, [Some(1.0), Some(1.0)], "{told}");
+            assert_eq!(firsts, [Some(1.0), Some(1.0)], "{output}");
         }
     }
 }

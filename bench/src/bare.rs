@@ -1,5 +1,6 @@
-//! A store without a runtime: batches go straight into `Store::commit`, one behind the other. It is
-//! the ceiling of every scenario of the runtime, and puts jobs in place before they begin.
+//! A store without a runtime: batches go into `Store::commit`, one after the other. It is the
+//! ceiling of every scenario of the runtime, and enqueues the jobs that a scenario needs at its
+//! start.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,16 +17,16 @@ use crate::measure::Outcome;
 use crate::postgres;
 use crate::proc;
 
-/// The store to measure on, and where it lies.
+/// The store to measure on, and the directory of its files.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Place {
     /// The store: sqlite, redb, memory, postgres (a private server), or a URL postgres://…
     #[arg(long, default_value = "sqlite")]
     pub(crate) store: Which,
-    /// Where to put the files; a directory in it is made and removed.
+    /// Directory for the files; a temporary directory is created in it and removed.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// How large payloads are, in bytes.
+    /// Size of a payload, in bytes.
     #[arg(long, default_value_t = 100)]
     payload: usize,
 }
@@ -35,7 +36,7 @@ pub(crate) enum Which {
     Sqlite,
     Redb,
     Memory,
-    /// The URL of a server; `None` for a private one. Each store is a schema of its own.
+    /// The URL of a server; `None` for a private one. Each store has its own schema.
     Postgres(Option<String>),
 }
 
@@ -67,7 +68,18 @@ impl Which {
         }
     }
 
-    /// What another process opens the store in this folder by; an error if only one process can.
+    /// Value of `--store` for the store in this folder; an error for one in memory.
+    pub(crate) fn of_server(&self, folder: &Path) -> Outcome<String> {
+        match self {
+            Self::Sqlite => Ok(format!("sqlite:{}", folder.join("jobs.db").display())),
+            Self::Redb => Ok(format!("redb:{}", folder.join("jobs.redb").display())),
+            Self::Postgres(url) => postgres::url(url.as_deref(), folder),
+            Self::Memory => Err("a server keeps jobs in sqlite, redb or postgres".into()),
+        }
+    }
+
+    /// Address by which another process opens the store in this folder; an error if only one
+    /// process can.
     pub(crate) fn address(&self, folder: &Path) -> Outcome<String> {
         match self {
             Self::Sqlite => Ok(folder.join("jobs.db").to_string_lossy().into_owned()),
@@ -80,7 +92,7 @@ impl Which {
     }
 }
 
-/// Calls a function with a fresh store of the kind that a [`Place`] names, in a folder.
+/// Calls a function with a new store of the kind that a [`Place`] names, in a folder.
 macro_rules! on_store {
     ($place:expr, $folder:expr, $call:expr) => {
         match $place.store {
@@ -103,8 +115,12 @@ pub(crate) use on_store;
 impl Place {
     /// A store by its name, among temporary files.
     pub(crate) fn temporary(store: &str, payload: usize) -> Outcome<Self> {
-        let store = store.parse()?;
-        Ok(Self { store, dir: std::env::temp_dir(), payload })
+        Ok(Self::among_temporary(store.parse()?, payload))
+    }
+
+    /// The same, for a parsed name.
+    pub(crate) fn among_temporary(store: Which, payload: usize) -> Self {
+        Self { store, dir: std::env::temp_dir(), payload }
     }
 
     /// A folder that is removed when it is dropped.
@@ -140,10 +156,10 @@ impl Place {
 /// The kind of every job of a measurement.
 pub(crate) const KIND: &str = "bench";
 
-/// How many jobs are put in place per commit before a measurement begins.
+/// Jobs per commit before a measurement begins.
 pub(crate) const LOAD: usize = 5_000;
 
-/// Commits batch after batch.
+/// Commits batches to a store, one after the other.
 pub(crate) struct Bare<S> {
     pub(crate) store: S,
     seq: u64,
@@ -156,7 +172,7 @@ impl<S: Store> Bare<S> {
         Ok(Self { store, seq: 0, worker: WorkerId::new("bench")?, held: Vec::new() })
     }
 
-    /// Stores jobs, so many per commit.
+    /// Enqueues jobs, `batch` per commit.
     pub(crate) fn enqueue(&mut self, job: &NewJob, jobs: usize, batch: usize) -> Outcome<()> {
         let mut left = jobs;
         while left > 0 {
@@ -167,8 +183,8 @@ impl<S: Store> Bare<S> {
         Ok(())
     }
 
-    /// Takes jobs through their whole life. Each commit enqueues so many and claims as many, and
-    /// completes what the one before has claimed.
+    /// Enqueues, claims and completes jobs. Each commit enqueues and claims `batch` jobs, and
+    /// completes those that the previous one claimed.
     pub(crate) fn live(&mut self, job: &NewJob, jobs: usize, batch: usize) -> Outcome<()> {
         let mut left = jobs;
         while left > 0 || !self.held.is_empty() {
@@ -184,7 +200,7 @@ impl<S: Store> Bare<S> {
         self.step(job, batch, batch)
     }
 
-    /// Claims and completes jobs that wait, so many per commit.
+    /// Claims and completes queued jobs, `batch` per commit.
     pub(crate) fn work(&mut self, job: &NewJob, jobs: usize, batch: usize) -> Outcome<()> {
         let mut left = jobs;
         while left > 0 || !self.held.is_empty() {
@@ -195,7 +211,7 @@ impl<S: Store> Bare<S> {
         Ok(())
     }
 
-    /// Claims one job, and leaves it at that.
+    /// Claims one job and does not complete it.
     pub(crate) fn claim_one(&mut self, job: &NewJob) -> Outcome<()> {
         self.step(job, 0, 1)?;
         if self.held.is_empty() { Err("no job waits to be claimed".into()) } else { Ok(()) }
@@ -222,4 +238,20 @@ impl<S: Store> Bare<S> {
 
 fn now() -> Wall {
     SystemClock.now().wall
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_given_the_store_of_the_folder() {
+        let folder = Path::new("/a/b");
+        let of = |store: &str| store.parse::<Which>().unwrap().of_server(folder);
+        assert_eq!(of("sqlite").unwrap(), "sqlite:/a/b/jobs.db");
+        assert_eq!(of("redb").unwrap(), "redb:/a/b/jobs.redb");
+        let url = of("postgres://me@db.example/x").unwrap();
+        assert!(url.starts_with("postgres://me@db.example/x?schema=bench_"), "{url}");
+        assert!(of("memory").unwrap_err().to_string().contains("sqlite, redb or postgres"));
+    }
 }

@@ -19,6 +19,7 @@ use windlass_store_postgres::PgStore;
 use windlass_store_sqlite::SqliteStore;
 
 use crate::bare::{KIND, Place, on_store};
+use crate::dice::Dice;
 use crate::measure::{Line, Outcome, quantile};
 
 /// Options of `cancel`.
@@ -142,16 +143,9 @@ const START_MS: u64 = 300;
 /// interval, so at random phases of the change check and of the heartbeats. Ordered by time; one
 /// seed always gives the same moments.
 pub(crate) fn plan(ids: &[JobId], from_ms: u64, interval_ms: u64, seed: u64) -> Instants {
-    let mut state = seed;
-    let mut random = || {
-        // SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    };
+    let mut dice = Dice(seed);
     let mut plan: Instants =
-        ids.iter().map(|id| (*id, from_ms + random() % interval_ms.max(1))).collect();
+        ids.iter().map(|id| (*id, from_ms + dice.below(interval_ms))).collect();
     plan.sort_unstable_by_key(|(_, at_ms)| *at_ms);
     plan
 }

@@ -1,5 +1,5 @@
-//! What is measured: a store of ours or a bare loop. Each call is one durable commit, so that
-//! contenders can take turns on one machine and meet the same noise.
+//! Contenders: a store of Windlass or a bare loop. Each call is one durable commit, so that they
+//! can take turns and noise affects all alike.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
 
 use crate::measure::{Outcome, time};
 
-/// Something that keeps jobs, measured by how many.
+/// Stores jobs; measured in jobs per second.
 pub(crate) trait Contender {
-    /// Enqueues so many jobs, in one commit.
+    /// Enqueues this number of jobs, in one commit.
     fn enqueue(&mut self, jobs: usize) -> Outcome<()>;
 
-    /// Completes what the call before has claimed, and claims so many, in one commit.
+    /// Completes what the previous call claimed, and claims this number of jobs, in one commit.
     fn work(&mut self, jobs: usize) -> Outcome<()>;
 }
 
-/// Enqueues so many jobs, a batch in each commit.
+/// Enqueues this number of jobs, a batch in each commit.
 pub(crate) fn enqueue(
     contender: &mut (impl Contender + ?Sized),
     jobs: usize,
@@ -27,8 +27,8 @@ pub(crate) fn enqueue(
     Ok(took)
 }
 
-/// Claims and completes so many jobs. What the last commit has claimed is completed by the first of
-/// the next call, or by [`finish`].
+/// Claims and completes this number of jobs. What the last commit has claimed is completed by the
+/// first of the next call, or by [`finish`].
 pub(crate) fn work(
     contender: &mut (impl Contender + ?Sized),
     jobs: usize,
@@ -44,21 +44,22 @@ pub(crate) fn finish(contender: &mut (impl Contender + ?Sized)) -> Outcome<Durat
     Ok(took)
 }
 
-/// A number cut into batches.
+/// Splits a number into batches.
 pub(crate) fn batches(jobs: usize, batch: usize) -> impl Iterator<Item = usize> {
     let batch = batch.max(1);
     (0..jobs).step_by(batch).map(move |done| batch.min(jobs - done))
 }
 
-/// The instant at which everything happens.
+/// The instant of every commit.
 pub(crate) const NOW: i64 = 1_700_000_000_000;
 
-/// A payload of so many bytes.
+/// A payload of this number of bytes.
 pub(crate) fn payload(bytes: usize) -> String {
     format!("\"{}\"", "x".repeat(bytes.saturating_sub(2)))
 }
 
-/// Makes a store know the names that a bare loop refers to by number, by a job that comes and goes.
+/// Creates the rows of queue and kind that a bare loop refers to by number, by one job that is
+/// completed.
 pub(crate) fn seed(mut store: impl Store) -> Outcome<()> {
     let batch = |seq| Batch::new(BatchId { process: ProcessId(PROCESS), seq }, Policy::default());
     let mut first = batch(1);
@@ -70,11 +71,11 @@ pub(crate) fn seed(mut store: impl Store) -> Outcome<()> {
     Ok(())
 }
 
-/// The process in whose name everything is committed.
+/// Process id of every commit.
 pub(crate) const PROCESS: u64 = 1;
 /// The worker that claims everything.
 pub(crate) const WORKER: &str = "bench";
-/// How long its leases last, in milliseconds: as a job that does not say gets them.
+/// Length of its leases in ms: the default of a job.
 pub(crate) const LEASE: i64 = 30_000;
 
 #[cfg(test)]

@@ -1,26 +1,26 @@
-//! Whether claim and completion stay as fast beside a backlog: a short queue, a long one, a long
-//! schedule of more urgent jobs, and many done jobs. All four stand open and take turns, so that
-//! they meet the same noise.
+//! Rates of claim and completion beside a backlog: a short queue, a long one, many scheduled jobs
+//! of higher priority, and many done jobs. All four stores take turns, so that noise affects all
+//! alike.
 
 use tempfile::TempDir;
 
 use crate::contender::{batches, enqueue, finish, work};
 use crate::measure::{Line, Outcome, median, rate, resident_kib};
-use crate::store::{Options, tell_reads};
+use crate::store::{Options, add_reads};
 use crate::subject::{Measured, Reads};
 
-/// How many jobs wait in the short queue.
+/// Jobs in the short queue.
 const FEW: usize = 10_000;
-/// How many jobs are put in place per commit before the measurement begins.
+/// Jobs per commit before the measurement begins.
 const LOAD: usize = 5_000;
-/// How many jobs are worked on before it is another's turn.
+/// Jobs that a store works off before the next has its turn.
 const TURN: usize = 10_000;
 
 /// A store with a backlog.
 struct Stage {
     name: &'static str,
     store: Box<dyn Measured>,
-    /// How much memory the process took in addition while the backlog was put in place, in KiB.
+    /// Growth of the process's memory while the backlog was enqueued, in KiB.
     resident: usize,
     rates: Vec<f64>,
 }
@@ -39,7 +39,7 @@ impl Stage {
         Ok(Self { name, store, resident, rates: Vec::new() })
     }
 
-    /// Measures claim and completion of so many jobs, which are enqueued for it.
+    /// Enqueues this number of jobs, and measures their claim and completion.
     fn turn(&mut self, jobs: usize, batch: usize) -> Outcome<()> {
         enqueue(&mut *self.store, jobs, batch)?;
         let took = work(&mut *self.store, jobs, batch)? + finish(&mut *self.store)?;
@@ -48,7 +48,7 @@ impl Stage {
     }
 }
 
-/// Adds the rate of each backlog, its ratio to the rate with a short queue, and how reads fare.
+/// Adds the rate of each backlog, its ratio to the rate with a short queue, and times of reads.
 pub(crate) fn run(line: Line, options: &Options) -> Outcome<Line> {
     let dir = TempDir::new_in(&options.dir)?;
     let mut stages = [
@@ -77,13 +77,13 @@ pub(crate) fn run(line: Line, options: &Options) -> Outcome<Line> {
     let [few, ..] = &stages;
     let base = few.rates.clone();
     for stage in &mut stages {
-        line = stage.tell(line, &base)?;
+        line = stage.add_to(line, &base)?;
     }
     Ok(line)
 }
 
 impl Stage {
-    fn tell(&mut self, line: Line, base: &[f64]) -> Outcome<Line> {
+    fn add_to(&mut self, line: Line, base: &[f64]) -> Outcome<Line> {
         let Self { name, store, resident, rates } = self;
         let reads: Reads = store.reads()?;
         let ratios = rates.iter().zip(base).map(|(rate, base)| rate / base);
@@ -91,6 +91,6 @@ impl Stage {
             .rate(&format!("{name}_per_s"), median(rates.clone()))
             .ratio(&format!("{name}_ratio"), median(ratios.collect()))
             .count(&format!("{name}_resident_kib"), *resident);
-        Ok(tell_reads(line, &format!("{name}_"), &reads))
+        Ok(add_reads(line, &format!("{name}_"), &reads))
     }
 }

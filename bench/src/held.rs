@@ -1,6 +1,6 @@
-//! The `held` scenario: what a claim costs while a transaction of another program stays open, so
-//! that PostgreSQL can remove no dead row. Each commit enqueues, claims from a backlog and
-//! completes what the commit before has claimed.
+//! The `held` scenario: the time of a claim while a transaction of another program stays open, so
+//! that PostgreSQL can remove no dead row. Each commit enqueues, claims from a backlog, and
+//! completes the jobs that the previous commit claimed.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Measures; returns one line.
+/// Measures the scenario; returns one line.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
     let folder = options.place.folder()?;
     let Some(other) = Sql::beside(&options.place)? else {

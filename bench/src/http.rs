@@ -15,33 +15,33 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use crate::bare::Place;
+use crate::bare::{Place, Which};
 use crate::lifecycle::enqueue_one_by_one;
 use crate::measure::{Line, Outcome, rate, time};
 use crate::server::{Client, Server, drive};
 
-/// What to drive.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Connections at once.
+    /// Number of connections.
     #[arg(long, default_value_t = 64)]
     connections: usize,
-    /// Jobs in all.
+    /// Number of jobs.
     #[arg(long, default_value_t = 20_000)]
     jobs: usize,
     /// Jobs per request; 1 is `POST /jobs`, more is `POST /jobs/batch`.
     #[arg(long, default_value_t = 1)]
     batch: usize,
-    /// sqlite or redb.
+    /// Store of the server: sqlite, redb, postgres (a private server), or a URL postgres://…
     #[arg(long, default_value = "sqlite")]
-    store: String,
-    /// The binary; the one beside this program if not given.
+    store: Which,
+    /// Path of the server; the binary beside this program if not given.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// Instead: let so many jobs pass through in rounds, and tell what stays in memory.
+    /// Instead: pass this number of jobs through in rounds, and report the memory that stays in
+    /// use.
     #[arg(long, value_name = "JOBS")]
     passed: Option<usize>,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -53,11 +53,12 @@ fn job() -> String {
     format!(r#"{{"kind":"bench","payload":{PAYLOAD}}}"#)
 }
 
-/// Enqueues, then drains with polls of 100 and batch reports; asks the ceiling as often, and lets
-/// the library enqueue as many, one by one.
+/// Enqueues, then drains with polls of 100 and batch reports; sends as many requests to the
+/// ceiling, and enqueues as many jobs with the library, one by one.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
     let dir = tempfile::tempdir()?;
-    let server = Server::start(options.binary.as_deref(), &options.store, dir.path())?;
+    let store = options.store.of_server(dir.path())?;
+    let server = Server::start(options.binary.as_deref(), &store, &[])?;
     if let Some(jobs) = options.passed {
         return passed(options, &server, jobs);
     }
@@ -80,10 +81,10 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
     let most = rate(stored, elapsed);
     let drained = drain(server.address, options.connections.min(8), stored)?;
     let memory = server.resident_kib();
-    let place = Place::temporary(&options.store, PAYLOAD.len())?;
+    let place = Place::among_temporary(options.store.clone(), PAYLOAD.len());
     let library = enqueue_one_by_one(&place, stored, options.connections)?;
     let line = Line::new(options.json, "http")
-        .word("store", &options.store)
+        .word("store", options.store.name())
         .count("connections", options.connections)
         .count("batch", options.batch)
         .count("jobs", stored)
@@ -97,13 +98,12 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
     Ok(line.finish())
 }
 
-/// How many rounds the jobs of `--passed` come in: what grows with them shows between the first
-/// and the last.
+/// Rounds of `--passed`: the figures of the first and the last show what grows with jobs.
 const ROUNDS: usize = 10;
-/// Jobs per request there.
+/// Jobs per request of these rounds.
 const ROUND_BATCH: usize = 1_000;
 
-/// Enqueues in batches and drains, round after round; what the server keeps in memory.
+/// Enqueues in batches and drains, round after round; returns the memory of the server.
 fn passed(options: &Options, server: &Server, jobs: usize) -> Outcome<String> {
     let body = vec![job(); ROUND_BATCH].join(",");
     let body = format!(r#"{{"jobs":[{body}]}}"#);
@@ -123,7 +123,7 @@ fn passed(options: &Options, server: &Server, jobs: usize) -> Outcome<String> {
     })?;
     let through = ROUNDS * requests * ROUND_BATCH;
     let line = Line::new(options.json, "http_passed")
-        .word("store", &options.store)
+        .word("store", options.store.name())
         .count("jobs", through)
         .rate("through_per_s", rate(through, elapsed))
         .count("idle_kib", idle)
@@ -132,7 +132,7 @@ fn passed(options: &Options, server: &Server, jobs: usize) -> Outcome<String> {
     Ok(line.finish())
 }
 
-/// What is asked again and again, and the status of its answers.
+/// A request that is repeated, and the expected status.
 #[derive(Debug, Clone)]
 struct Ask {
     path: &'static str,
@@ -140,7 +140,7 @@ struct Ask {
     status: u16,
 }
 
-/// Asks so often over so many connections; the time, and an answer.
+/// Sends this number of requests over this number of connections; the time, and an answer.
 fn ask(
     address: SocketAddr,
     connections: usize,
@@ -166,7 +166,7 @@ fn ask(
     Ok((took, answer))
 }
 
-/// Claims and completes everything; jobs per second.
+/// Claims and completes everything; returns jobs per second.
 fn drain(address: SocketAddr, workers: usize, jobs: usize) -> Outcome<f64> {
     let (took, _) = drive(address, workers, |client, _| work_off(client))?;
     Ok(rate(jobs, took))
@@ -188,7 +188,7 @@ async fn work_off(mut client: Client) -> Outcome<()> {
     }
 }
 
-/// A server that reads a body and answers always the same.
+/// A server that reads a body and always sends the same answer.
 struct Ceiling {
     address: SocketAddr,
     _runtime: tokio::runtime::Runtime,
@@ -222,7 +222,7 @@ async fn same(request: Request<Incoming>, answer: Bytes) -> Result<Response<Full
 }
 
 /// A body of bytes.
-struct Full(Option<Bytes>);
+pub(crate) struct Full(pub(crate) Option<Bytes>);
 
 impl hyper::body::Body for Full {
     type Data = Bytes;

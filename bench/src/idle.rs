@@ -1,5 +1,5 @@
-//! The `idle` and `pickup` scenarios: what a runtime costs while nothing is to be done, and how
-//! soon it starts a job that comes then, beside one sync of the same disk.
+//! The `idle` and `pickup` scenarios: the cost of an idle runtime, and the time until it starts a
+//! job that is enqueued then, beside one sync of the same disk.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -17,39 +17,37 @@ use crate::measure::{Line, Outcome, quantile, rate};
 use crate::postgres::Sql;
 use crate::proc;
 
-/// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Idle {
     #[command(flatten)]
     place: Place,
-    /// For how long to do nothing.
+    /// Time to measure, in seconds.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Jobs scheduled for next year, which wait meanwhile.
+    /// Number of jobs that are stored, scheduled for next year.
     #[arg(long, default_value_t = 0)]
     scheduled: usize,
-    /// Say that no other process writes, so that nobody has to look for changes.
+    /// Open the store for this process alone, which then needs no change checks.
     #[arg(long)]
     alone: bool,
-    /// One JSON line.
+    /// Print one JSON line.
     #[arg(long)]
     json: bool,
 }
 
-/// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Pickup {
     #[command(flatten)]
     place: Place,
-    /// How many jobs, one after the other, each into an idle runtime.
+    /// Number of jobs, one after the other, each into an idle runtime.
     #[arg(long, default_value_t = 1_000)]
     jobs: usize,
-    /// One JSON line.
+    /// Print one JSON line.
     #[arg(long)]
     json: bool,
 }
 
-/// Does nothing for a while, and tells what that took.
+/// Runs an idle runtime, and returns what it took.
 pub(crate) fn idle(options: &Idle) -> Outcome<String> {
     let folder = options.place.folder()?;
     let path = folder.path();
@@ -76,9 +74,9 @@ where
         queue.idle().await?;
         tokio::time::sleep(Duration::from_millis(500)).await;
         let asked_before = statements()?;
-        let before = proc::look()?;
+        let before = proc::usage()?;
         tokio::time::sleep(Duration::from_secs(options.seconds)).await;
-        let after = proc::look()?;
+        let after = proc::usage()?;
         let asked_after = statements()?;
         queue.shutdown(Duration::from_secs(10)).await;
         // The two statements of the count itself are left out.
@@ -109,7 +107,7 @@ where
 
 const YEAR_MS: u64 = 31_536_000_000;
 
-/// Enqueues into an idle runtime and tells how soon the handler starts.
+/// Enqueues into an idle runtime and returns the times until the handler starts.
 pub(crate) fn pickup(options: &Pickup) -> Outcome<String> {
     let folder = options.place.folder()?;
     let path = folder.path();
@@ -168,7 +166,7 @@ fn ratio(one: u64, other: u64) -> f64 {
     one as f64 / other.max(1) as f64
 }
 
-/// A file that is overwritten and synced, as a log is.
+/// A file that is overwritten and synced like a log.
 struct Disk {
     file: File,
 }
@@ -181,7 +179,7 @@ impl Disk {
         Ok(Self { file })
     }
 
-    /// How long it takes to overwrite 4 KiB and sync them, in microseconds.
+    /// Overwrites 4 KiB and syncs them; returns the time in microseconds.
     fn sync(&self) -> Outcome<u64> {
         let began = SystemClock.micros();
         self.file.write_all_at(&[2; 4_096], 8_192)?;

@@ -1,5 +1,5 @@
-//! `instructions`: how many instructions the paths of a batch take, counted by callgrind, compared
-//! with the committed counts. Unlike time, a count does not depend on who else uses the machine.
+//! `instructions`: instructions of the paths of a batch, counted by callgrind and compared with the
+//! committed counts. Unlike time, a count does not depend on other load of the machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,66 +7,75 @@ use std::process::Command;
 
 use clap::Args;
 use tempfile::TempDir;
-use windlass_core::{Kind, NewJob, Payload};
+use windlass_core::{Kind, NewJob, Payload, QueueName};
 
 use crate::bare::Which;
 use crate::contender::{Contender, batches, payload};
 use crate::measure::{Line, Outcome};
 use crate::subject::Measured;
 
-/// What to count.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The committed counts.
+    /// File with the committed counts.
     #[arg(long, default_value = "bench/instructions.json")]
     baseline: PathBuf,
-    /// Write what is counted to that file, instead of comparing.
+    /// Write the counts to that file, instead of comparing.
     #[arg(long)]
     write: bool,
-    /// How much more than committed is a failure, in percent.
+    /// Growth over the committed counts that is a failure, in percent.
     #[arg(long, default_value_t = 5)]
     percent: u64,
-    /// Do the work of one path and count nothing: what callgrind runs.
+    /// Do the work of one path without counting: callgrind runs this.
     #[arg(long, hide = true)]
     only: Option<String>,
-    /// One JSON line per path.
+    /// Print one JSON line per path.
     #[arg(long)]
     json: bool,
 }
 
-/// What a batch does.
+/// The commands of a batch that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Enqueue,
     Work,
     /// The same work, with jobs of [`KINDS`] kinds in the one queue.
     WorkKinds,
+    /// The same work, with jobs of one kind in [`QUEUES`] queues.
+    WorkQueues,
 }
 
 /// Every path, by name.
-static PATHS: [(&str, Which, Act); 9] = [
+static PATHS: [(&str, Which, Act); 12] = [
     ("memory-enqueue", Which::Memory, Act::Enqueue),
     ("memory-work", Which::Memory, Act::Work),
     ("memory-work-kinds", Which::Memory, Act::WorkKinds),
+    ("memory-work-queues", Which::Memory, Act::WorkQueues),
     ("redb-enqueue", Which::Redb, Act::Enqueue),
     ("redb-work", Which::Redb, Act::Work),
     ("redb-work-kinds", Which::Redb, Act::WorkKinds),
+    ("redb-work-queues", Which::Redb, Act::WorkQueues),
     ("sqlite-enqueue", Which::Sqlite, Act::Enqueue),
     ("sqlite-work", Which::Sqlite, Act::Work),
     ("sqlite-work-kinds", Which::Sqlite, Act::WorkKinds),
+    ("sqlite-work-queues", Which::Sqlite, Act::WorkQueues),
 ];
 
-/// How many jobs a commit takes, how many are counted, and how many go before.
+/// Jobs per commit, jobs that are counted, and jobs before counting begins.
 const BATCH: usize = 250;
 const COUNTED: usize = 2_000;
 const BEFORE: usize = 1_000;
-/// How large payloads are, in bytes.
+/// Size of a payload, in bytes.
 const PAYLOAD: usize = 100;
-/// How many kinds there are where there are several; neighbours are of different ones.
+/// Number of kinds of `WorkKinds`; neighbours differ.
 const KINDS: usize = 20;
+/// Number of queues of `WorkQueues`; neighbours differ.
+const QUEUES: usize = 2_000;
+/// Jobs in each of these queues: one is completed before counting, so that each queue has ready and
+/// done jobs.
+const JOBS_PER_QUEUE: usize = 4;
 
-/// The C library picks how it copies by what the processor can do; with this it picks the plainest
-/// way everywhere. Without it, counts of two processors differ by up to 19 %.
+/// The C library chooses how to copy by the features of the processor; this turns them off. Without
+/// it, counts of two processors differ by up to 19 %.
 const PLAINEST: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX_Fast_Unaligned_Load,-AVX,\
                         -ERMS,-FSRM,-BMI2,-SSSE3";
 
@@ -88,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
     let committed = committed(&options.baseline)?;
     let lines: Vec<String> = counted
         .iter()
-        .map(|(name, now)| tell(options.json, name, *now, committed.get(name).copied()))
+        .map(|(name, now)| line(options.json, name, *now, committed.get(name).copied()))
         .collect::<Outcome<_>>()?;
     let lines = lines.join("\n");
     let findings = findings(&counted, &committed, options.percent);
@@ -103,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
     .into())
 }
 
-fn tell(json: bool, name: &str, now: u64, committed: Option<u64>) -> Outcome<String> {
+fn line(json: bool, name: &str, now: u64, committed: Option<u64>) -> Outcome<String> {
     let line = Line::new(json, "instructions")
         .word("path", name)
         .count("per_job", usize::try_from(now)?)
@@ -119,7 +128,7 @@ fn committed(path: &Path) -> Outcome<Counts> {
     Ok(serde_json::from_str(&text).map_err(|error| format!("{shown}: {error}"))?)
 }
 
-/// What has grown by more than so many percent, or is not committed.
+/// Paths that have grown by more than this percentage, or have no committed count.
 fn findings(counted: &Counts, committed: &Counts, percent: u64) -> Vec<String> {
     let finding = |(name, now): (&String, &u64)| match committed.get(name) {
         None => Some(format!("{name}: no count is committed")),
@@ -151,13 +160,13 @@ fn count(name: &str) -> Outcome<u64> {
     Ok(all / COUNTED as u64)
 }
 
-/// The number that callgrind ends with.
+/// Parses the count from callgrind's output.
 fn collected(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.contains("Collected :"))?;
     line.rsplit(' ').next()?.parse().ok()
 }
 
-/// A folder in memory where there is one: the paths are the same, and syncs cost nothing.
+/// A folder in memory if there is one: the paths are the same, and syncs cost nothing.
 fn folder() -> Outcome<TempDir> {
     let memory = Path::new("/dev/shm");
     Ok(TempDir::new_in(memory).or_else(|_| TempDir::new())?)
@@ -168,25 +177,41 @@ fn act(which: &Which, act: Act) -> Outcome<()> {
     let mut store = which.open(&folder.path().join("jobs"), PAYLOAD)?;
     match act {
         Act::Enqueue | Act::Work => each(&mut *store, BEFORE + COUNTED, Act::Enqueue)?,
-        Act::WorkKinds => enqueue_kinds(&mut *store, BEFORE + COUNTED)?,
+        Act::WorkKinds => enqueue_in_turn(&mut *store, &of_kinds()?, BEFORE + COUNTED)?,
+        Act::WorkQueues => enqueue_in_turn(&mut *store, &in_queues()?, QUEUES * JOBS_PER_QUEUE)?,
     }
-    if act != Act::Enqueue {
-        each(&mut *store, BEFORE, act)?;
+    match act {
+        Act::Enqueue => {}
+        Act::Work | Act::WorkKinds => each(&mut *store, BEFORE, act)?,
+        Act::WorkQueues => each(&mut *store, QUEUES, act)?,
     }
     counted_region(&mut *store, act)
 }
 
-/// Enqueues jobs of every kind in turn.
-fn enqueue_kinds(store: &mut dyn Measured, jobs: usize) -> Outcome<()> {
+/// One job of every kind.
+fn of_kinds() -> Outcome<Vec<NewJob>> {
     let text = Payload::new(&payload(PAYLOAD))?;
-    let kinds = (0..KINDS).map(|at| Kind::new(&format!("kind-{at}")));
-    let kinds: Vec<Kind> = kinds.collect::<Result<_, _>>()?;
-    let one_each = kinds.into_iter().map(|kind| NewJob::new(kind, text.clone()));
-    let jobs: Vec<NewJob> = one_each.cycle().take(jobs).collect();
+    let of = |at| Ok(NewJob::new(Kind::new(&format!("kind-{at}"))?, text.clone()));
+    (0..KINDS).map(of).collect()
+}
+
+/// One job in every queue.
+fn in_queues() -> Outcome<Vec<NewJob>> {
+    let job = NewJob::new(Kind::new("kind")?, Payload::new(&payload(PAYLOAD))?);
+    let of = |at| {
+        let queue = QueueName::new(&format!("queue-{at}"))?;
+        Ok(NewJob { queue, ..job.clone() })
+    };
+    (0..QUEUES).map(of).collect()
+}
+
+/// Enqueues each of these in turn.
+fn enqueue_in_turn(store: &mut dyn Measured, each: &[NewJob], jobs: usize) -> Outcome<()> {
+    let jobs: Vec<NewJob> = each.iter().cloned().cycle().take(jobs).collect();
     jobs.chunks(BATCH).try_for_each(|jobs| store.enqueue_jobs(jobs.to_vec()))
 }
 
-/// Callgrind counts from when this is entered until it is left; it knows it by its name.
+/// Callgrind counts while this function runs; it finds it by its name.
 #[inline(never)]
 fn counted_region(contender: &mut dyn Contender, act: Act) -> Outcome<()> {
     each(contender, COUNTED, act)
@@ -195,7 +220,7 @@ fn counted_region(contender: &mut dyn Contender, act: Act) -> Outcome<()> {
 fn each(contender: &mut dyn Contender, jobs: usize, act: Act) -> Outcome<()> {
     batches(jobs, BATCH).try_for_each(|jobs| match act {
         Act::Enqueue => contender.enqueue(jobs),
-        Act::Work | Act::WorkKinds => contender.work(jobs),
+        Act::Work | Act::WorkKinds | Act::WorkQueues => contender.work(jobs),
     })
 }
 

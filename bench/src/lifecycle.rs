@@ -13,37 +13,36 @@ use windlass_runtime_tokio::{Clock, Context, EnqueueError, Queue, Runtime, Syste
 use crate::bare::{Bare, KIND, LOAD, Place, on_store};
 use crate::measure::{Line, Outcome, median, rate, time};
 
-/// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     place: Place,
-    /// Jobs that run at once; 64 if not given, or twice as many as there are producers: with fewer,
-    /// jobs come to stand in line, and each is written once more on its way.
+    /// Number of jobs that run at once; 64 if not given, or twice the number of producers: with
+    /// fewer, jobs wait in the queue, and each is written once more.
     #[arg(long)]
     workers: Option<usize>,
-    /// How many jobs.
+    /// Number of jobs.
     #[arg(long, default_value_t = 100_000)]
     jobs: usize,
-    /// How often to measure; the middle figures are told.
+    /// Number of measurements; the median is reported.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// One JSON line.
+    /// Print one JSON line.
     #[arg(long)]
     json: bool,
 }
 
-/// The same, and who enqueues.
+/// Options of `lifecycle`.
 #[derive(Debug, Args)]
 pub(crate) struct WithProducers {
     #[command(flatten)]
     options: Options,
-    /// Tasks that enqueue, each one job after the other.
+    /// Number of tasks that enqueue, each one job after the other.
     #[arg(long, default_value_t = 64)]
     producers: usize,
 }
 
-/// What one round of the runtime shows.
+/// Figures of one round of the runtime.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     per_s: f64,
@@ -52,37 +51,36 @@ struct Round {
     commit_us: f64,
 }
 
-/// Producers and workers at once, until everything is done.
+/// Runs producers and workers at once, until everything is done.
 pub(crate) fn lifecycle(given: &WithProducers) -> Outcome<String> {
     let producers = given.producers.max(1);
     let workers = given.options.workers.unwrap_or(2 * producers);
     rounds(&given.options, "lifecycle", producers, workers)
 }
 
-/// Workers only: the jobs are there before.
+/// Runs workers only: the jobs were enqueued before.
 pub(crate) fn drain(options: &Options) -> Outcome<String> {
     rounds(options, "drain", 0, options.workers.unwrap_or(64))
 }
 
-/// What to take through the runtime.
+/// Load of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
-    /// How many jobs.
     pub(crate) jobs: usize,
-    /// Tasks that enqueue; none if the jobs are there before.
+    /// Tasks that enqueue; 0 if the jobs were enqueued before.
     pub(crate) producers: usize,
     /// Jobs that run at once.
     pub(crate) workers: usize,
 }
 
 impl Load {
-    /// How many jobs a commit without a runtime holds.
+    /// Jobs per commit without a runtime.
     fn batch(self) -> usize {
         if self.producers == 0 { self.workers } else { self.producers }
     }
 }
 
-/// The middle figures of all rounds.
+/// Medians of all rounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Figures {
     pub(crate) per_s: f64,
@@ -92,7 +90,7 @@ pub(crate) struct Figures {
     pub(crate) commit_us: f64,
 }
 
-/// The runtime and the bare store take turns, so that noise meets both alike.
+/// Measures the runtime and the bare store in turns, so that noise affects both alike.
 pub(crate) fn measure(place: &Place, load: Load, rounds: usize) -> Outcome<Figures> {
     let mut all = Vec::new();
     for _ in 0..rounds.max(1) {
@@ -121,12 +119,11 @@ fn rounds(options: &Options, scenario: &str, producers: usize, workers: usize) -
         .count("workers", workers)
         .count("jobs", jobs)
         .count("rounds", options.rounds.max(1));
-    Ok(figures.tell(line)?.finish())
+    Ok(figures.add_to(line)?.finish())
 }
 
 impl Figures {
-    /// Adds everything to a line.
-    pub(crate) fn tell(self, line: Line) -> Outcome<Line> {
+    pub(crate) fn add_to(self, line: Line) -> Outcome<Line> {
         Ok(line
             .rate("jobs_per_s", self.per_s)
             .rate("ceiling_per_s", self.ceiling)
@@ -183,7 +180,7 @@ where
     })
 }
 
-/// Enqueues one by one, with nobody who works; jobs per second. What clients of a server are
+/// Enqueues one by one, without workers; jobs per second. What clients of a server are
 /// compared with.
 pub(crate) fn enqueue_one_by_one(place: &Place, jobs: usize, producers: usize) -> Outcome<f64> {
     let folder = place.folder()?;

@@ -1,4 +1,4 @@
-//! What the figures were measured on: machine, versions, settings. What is not found is left out.
+//! Machine, versions and settings of the measurement. Values that are not found are left out.
 
 use std::path::Path;
 use std::process::Command;

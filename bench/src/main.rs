@@ -1,5 +1,7 @@
-//! `windlass-bench`: each scenario is measured beside its ceiling, in one run, and told as a ratio.
-//! Machines are noisy; a ratio of two figures from one run is not.
+//! `windlass-bench`: each scenario is measured beside its ceiling, in one run, and reported as a
+//! ratio. Machines are noisy; a ratio of two figures from one run is not.
+//!
+//! In the book: [finding what is slow](../../book/PROFILING.html).
 
 mod across;
 mod all;
@@ -7,12 +9,14 @@ mod backlog;
 mod bare;
 mod cancel;
 mod contender;
+mod dice;
 mod flat;
 mod held;
 mod http;
 mod idle;
 mod instructions;
 mod lifecycle;
+mod lists;
 mod machine;
 mod measure;
 mod nodes;
@@ -27,6 +31,7 @@ mod restart;
 mod sections;
 mod server;
 mod soak;
+mod soak_nodes;
 mod sqlite_ceiling;
 mod store;
 mod subject;
@@ -36,7 +41,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Measures Windlass beside the limits of what it stands on.
+/// Measure Windlass beside the limits of its storage engines.
 #[derive(Debug, Parser)]
 #[command(name = "windlass-bench")]
 struct Cli {
@@ -46,15 +51,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Scenario {
-    /// Enqueue, and claim with completion, through `Store::commit`; beside a bare loop on the same
-    /// engine with the same rows, durability and batch size.
+    /// Measure enqueues, and claims with completions, through `Store::commit`; beside a bare loop
+    /// on the same engine with the same rows, durability and batch size.
     Store(store::Options),
-    /// Whole lives of jobs through the runtime: producers enqueue one by one, each waiting for its
-    /// durable receipt, until all are done; beside the same commits without a runtime.
+    /// Measure full job lifecycles through the runtime: producers enqueue one by one, each waiting
+    /// for its durable receipt, until all are done; beside the same commits without a runtime.
     Lifecycle(lifecycle::WithProducers),
-    /// Claim and complete through the runtime what was enqueued before; beside the same commits.
+    /// Measure claims and completions of queued jobs through the runtime; beside the same commits.
     Drain(lifecycle::Options),
-    /// How soon an idle runtime starts a job, beside one sync of the same disk.
+    /// Measure how soon an idle runtime starts a job, beside one sync of the same disk.
     Pickup(idle::Pickup),
     /// Measure how soon an idle process starts a job that another process enqueues.
     Across(across::Options),
@@ -66,32 +71,40 @@ enum Scenario {
     /// Cancel jobs at given instants: the other process of `cancel`.
     #[command(hide = true)]
     CancelFrom(cancel::CancelFrom),
-    /// What a runtime takes while nothing is to be done.
+    /// Measure CPU time, wake-ups and memory of an idle runtime.
     Idle(idle::Idle),
-    /// Claim and complete through the runtime beside many queued or done jobs, and beside few.
+    /// Measure claims and completions beside many queued or done jobs, and beside few.
     Backlog(backlog::Options),
-    /// Claim and complete the same number of jobs from one queue and from many, with one kind of
-    /// job and with many, through `Store::commit`.
+    /// Measure claims and completions of the same number of jobs from one queue and from many, with
+    /// one kind of job and with many, through `Store::commit`.
     Queues(queues::Options),
-    /// Measure whole lives of jobs through several nodes on one store, beside one node.
+    /// Measure the first page of lists of few jobs that are older than many done ones.
+    Lists(lists::Options),
+    /// Measure full job lifecycles through several nodes on one store, beside one node.
     Nodes(nodes::Options),
     /// Measure claims while a transaction of another program keeps PostgreSQL from removing dead
     /// rows.
     Held(held::Options),
-    /// Whole lives of jobs with payloads of 100 bytes to 1 MiB, beside the same commits.
+    /// Measure full job lifecycles with payloads of 100 bytes to 1 MiB, beside the same commits.
     Payload(sweep::Payload),
-    /// Claim and complete with 1 to 1024 jobs at once, beside the same commits.
+    /// Measure claims and completions with 1 to 1024 jobs at once, beside the same commits.
     Workers(sweep::Workers),
-    /// From `kill -9` of the real server to the first claim, and the same for the library.
+    /// Measure the time from `kill -9` of the real server to the first claim, and the same for the
+    /// library.
     Restart(restart::Options),
-    /// Minutes of mixed load: memory, log and file over time, and whether they stay flat.
+    /// Run minutes of mixed load; report memory, log and file over time, and whether they stay
+    /// flat.
     Soak(soak::Options),
-    /// Enqueue, claim and report over HTTP, with the real binary; beside a trivial server that
-    /// answers the same bytes.
+    /// Run real servers on one PostgreSQL under random faults: no acknowledged job may be lost, and
+    /// tables and indexes must not grow.
+    SoakNodes(soak_nodes::Options),
+    /// Measure enqueues, claims and reports over HTTP, with the real binary; beside a trivial
+    /// server that sends the same bytes.
     Http(http::Options),
-    /// A short form of every scenario, written to `bench/RESULTS.md` with tables and drawings.
+    /// Run a short form of every scenario, and write `bench/RESULTS.md` with tables and plots.
     All(all::Options),
-    /// How many instructions the paths of a batch take, compared with `bench/instructions.json`.
+    /// Count the instructions of the paths of a batch, and compare them with
+    /// `bench/instructions.json`.
     Instructions(instructions::Options),
 }
 
@@ -124,12 +137,14 @@ fn run(scenario: Scenario) -> measure::Outcome<String> {
         Scenario::Idle(options) => idle::idle(&options)?,
         Scenario::Backlog(options) => backlog::run(&options)?,
         Scenario::Queues(options) => queues::run(&options)?,
+        Scenario::Lists(options) => lists::run(&options)?,
         Scenario::Nodes(options) => nodes::run(&options)?,
         Scenario::Held(options) => held::run(&options)?,
         Scenario::Payload(options) => sweep::payload(&options)?,
         Scenario::Workers(options) => sweep::workers(&options)?,
         Scenario::Restart(options) => restart::run(&options)?,
         Scenario::Soak(options) => soak::run(&options)?,
+        Scenario::SoakNodes(options) => soak_nodes::run(&options)?,
         Scenario::Http(options) => http::run(&options)?,
         Scenario::All(options) => all::run(&options)?,
         Scenario::Instructions(options) => instructions::run(&options)?,

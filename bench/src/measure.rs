@@ -4,10 +4,10 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-/// What came of something that can fail, which ends the measurement.
+/// A result whose error ends the measurement.
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How long something takes.
+/// Calls `run`, and returns its result with the duration.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 pub(crate) fn time<R, E>(run: impl FnOnce() -> Result<R, E>) -> Result<(R, Duration), E> {
     let start = Instant::now();
@@ -15,24 +15,22 @@ pub(crate) fn time<R, E>(run: impl FnOnce() -> Result<R, E>) -> Result<(R, Durat
     Ok((result, start.elapsed()))
 }
 
-/// So many in this time, per second.
+/// The rate per second of this number in this time.
 #[expect(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
 pub(crate) fn rate(count: usize, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64()
 }
 
-/// The middle one of these figures.
+/// The median; of an even number of figures the upper one.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// How long something takes that is done again and again.
+/// Durations of a repeated operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spread {
-    /// The middle one.
     pub(crate) median: Duration,
-    /// The longest.
     pub(crate) worst: Duration,
 }
 
@@ -44,18 +42,19 @@ impl Spread {
     }
 }
 
-/// How much memory this process has in use, in KiB; 0 where the system does not say.
+/// Resident memory of this process in KiB; 0 where the system does not report it.
 pub(crate) fn resident_kib() -> usize {
     std::fs::read_to_string("/proc/self/status").map_or(0, |status| resident_in(&status))
 }
 
-fn resident_in(status: &str) -> usize {
+/// Parses the resident memory in KiB from `/proc/PID/status`.
+pub(crate) fn resident_in(status: &str) -> usize {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().next());
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Figures as one line: JSON for programs, or words for people.
+/// Figures as one line: JSON, or plain text.
 #[derive(Debug)]
 pub(crate) struct Line {
     json: bool,
@@ -86,7 +85,7 @@ impl Line {
         self.figure(name, &value.to_string())
     }
 
-    /// Adds a rate, rounded to whole ones.
+    /// Adds a rate, rounded to a whole number.
     #[must_use]
     pub(crate) fn rate(self, name: &str, value: f64) -> Self {
         self.figure(name, &format!("{value:.0}"))
@@ -98,7 +97,7 @@ impl Line {
         self.figure(name, &format!("{value:.3}"))
     }
 
-    /// Adds the middle and the longest time, in microseconds.
+    /// Adds the median and the longest time, in microseconds.
     #[must_use]
     pub(crate) fn spread(self, name: &str, value: Spread) -> Self {
         let micros = |time: Duration| time.as_micros().to_string();
@@ -115,7 +114,7 @@ impl Line {
         self
     }
 
-    /// The whole line.
+    /// Ends the line and returns it.
     pub(crate) fn finish(mut self) -> String {
         if self.json {
             self.text.push('}');
@@ -124,7 +123,7 @@ impl Line {
     }
 }
 
-/// The figure that this part of all lies below, in thousandths.
+/// The figure below which this part of all is, in thousandths.
 pub(crate) fn quantile(figures: &[u64], thousandths: usize) -> u64 {
     let mut sorted = figures.to_vec();
     sorted.sort_unstable();

@@ -1,5 +1,5 @@
-//! The `nodes` scenario: whole lives of jobs through several runtimes on one store, each with
-//! producers, workers and connections of its own, beside one runtime. All run in this process.
+//! The `nodes` scenario: full job lifecycles through several runtimes on one store, each with its
+//! own producers, workers and connections, beside one runtime. All run in this process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn round(options: &Options, folder: &Path, nodes: usize) -> Outcome<f64> {
     }
 }
 
-/// Jobs per second of all nodes together.
+/// Runs one round; returns jobs per second of all nodes together.
 fn round_on<S>(options: &Options, stores: Vec<S>) -> Outcome<f64>
 where
     S: Store + Send + 'static,

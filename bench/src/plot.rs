@@ -1,4 +1,4 @@
-//! Lines as a small SVG.
+//! Line charts as small SVG files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::measure::Outcome;
 use crate::sections::Plot;
 
-/// What is drawn: a name and points for each curve.
+/// Points of each curve, by name.
 type Curves = BTreeMap<String, Vec<(f64, f64)>>;
 
 const SIZE: (u32, u32) = (640, 360);
@@ -22,7 +22,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(90, 90, 90),
 ];
 
-/// Draws the lines of a plot's scenario; nothing if there are none.
+/// Draws the lines of a plot's scenario; writes no file if there are none.
 pub(crate) fn draw(plot: &Plot, lines: &[&Value], path: &Path) -> Outcome<()> {
     let curves = curves(plot, lines);
     let points = || curves.values().flatten();
@@ -84,7 +84,7 @@ fn curves(plot: &Plot, lines: &[&Value]) -> Curves {
     curves
 }
 
-/// A number in a few signs: 2k, 1.5M.
+/// Formats a number shortly: 2k, 1.5M.
 fn short(number: f64) -> String {
     let (value, unit) = match number {
         large if large >= 999_500.0 => (large / 1e6, "M"),

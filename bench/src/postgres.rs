@@ -1,5 +1,4 @@
-//! PostgreSQL under measurement: the server, a schema for each store, and what only the server
-//! can be asked.
+//! PostgreSQL under measurement: the server, a schema for each store, and queries of the server.
 //!
 //! Without a URL a private server is started, with `fsync` and `synchronous_commit` on. Its data
 //! directory is in memory where it can be, and is removed with this process.
@@ -73,7 +72,7 @@ pub(crate) fn size_kib(given: Option<&str>, folder: &Path) -> Outcome<u64> {
     Ok(kib.unsigned_abs())
 }
 
-/// A connection beside the store.
+/// A connection of its own, not the store's.
 pub(crate) struct Sql {
     pub(crate) client: Client,
     pub(crate) runtime: Runtime,

@@ -1,6 +1,6 @@
 //! The ceiling of the PostgreSQL store: the same rows in the same tables, written by bare
-//! statements in the same number of flights. It knows no rules, checks nothing and takes no locks
-//! but those of the rows it claims.
+//! statements in the same number of round trips. It has no rules and no checks, and locks only the
+//! rows that it claims.
 
 use tokio_postgres::{Row, Statement};
 use windlass_store_postgres::PgStore;
@@ -19,7 +19,7 @@ pub(crate) struct PgCeiling {
     held: Vec<i64>,
 }
 
-/// What is prepared once.
+/// Prepared once per connection.
 struct Statements {
     begin: Statement,
     insert_jobs: Statement,
@@ -34,7 +34,7 @@ struct Statements {
     commit: Statement,
 }
 
-/// The first id: behind those that the store has taken from the sequence.
+/// The first id: above those that the store has taken from the sequence.
 const FIRST_ID: i64 = 1_000_000;
 
 const INSERT_JOBS: &str = "INSERT INTO jobs (id, created_at, visibility_timeout, timeout, queue, \
@@ -65,7 +65,7 @@ const MARK: &str = "UPDATE markers SET seq = $2::bigint, at = $3::bigint, last_i
     WHERE process = $1::bigint";
 
 impl PgCeiling {
-    /// Makes the schema with our own store, by a URL that names it, then uses it without one.
+    /// Creates the schema with the store of Windlass, then writes to it without that store.
     pub(crate) fn open(url: &str, payload_bytes: usize) -> Outcome<Self> {
         seed(PgStore::connect(url)?)?;
         let (server, schema) = url.rsplit_once("schema=").ok_or("the URL names no schema")?;
@@ -167,7 +167,7 @@ impl Contender for PgCeiling {
     }
 }
 
-/// What a worker wants of a row, decoded as the store decodes it.
+/// Columns that a worker needs, decoded as the store decodes them.
 #[expect(dead_code, reason = "it is read because a worker wants it")]
 struct Found {
     id: i64,

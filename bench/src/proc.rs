@@ -1,25 +1,25 @@
-//! What the kernel says about this process: time on a core, context switches, memory. Threads that
-//! end between two looks are not seen, so looks are taken while nothing starts or ends.
+//! Figures of this process from the kernel: CPU time, context switches, memory. A thread that ends
+//! between two samples is not counted, so samples are taken while none starts or ends.
 
 use std::fs;
 use std::path::Path;
 
 use crate::measure::Outcome;
 
-/// One look.
+/// Figures of a process at one moment.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Look {
-    /// Time on a core, of all threads, in nanoseconds.
+pub(crate) struct Usage {
+    /// CPU time of all threads, in nanoseconds.
     pub(crate) on_core_ns: u64,
-    /// How often a thread left a core, of itself or not.
+    /// Context switches, voluntary or not.
     pub(crate) switches: u64,
     /// Resident memory, in KiB.
     pub(crate) rss_kib: u64,
 }
 
-/// Looks now.
-pub(crate) fn look() -> Outcome<Look> {
-    let mut seen = Look::default();
+/// Reads the figures now.
+pub(crate) fn usage() -> Outcome<Usage> {
+    let mut seen = Usage::default();
     for thread in fs::read_dir("/proc/self/task")? {
         let folder = thread?.path();
         let [schedule, status] = ["schedstat", "status"].map(|file| still(&folder.join(file)));
@@ -36,7 +36,7 @@ pub(crate) fn look() -> Outcome<Look> {
     Ok(seen)
 }
 
-/// What a file of a thread says, unless the thread has ended meanwhile.
+/// Reads a file of a thread; `None` if the thread has ended.
 fn still(path: &Path) -> Outcome<Option<String>> {
     const NO_SUCH_PROCESS: i32 = 3;
     match fs::read_to_string(path) {
@@ -47,13 +47,13 @@ fn still(path: &Path) -> Outcome<Option<String>> {
     }
 }
 
-/// How large the files in a folder are together, in KiB.
+/// Size of all files in a folder, in KiB.
 pub(crate) fn folder_kib(folder: &Path) -> Outcome<u64> {
     let sizes = fs::read_dir(folder)?.map(|file| Ok(file?.metadata()?.len()));
     Ok(sizes.sum::<std::io::Result<u64>>()? / 1_024)
 }
 
-/// How large a file is, in KiB; 0 if there is none.
+/// Size of a file in KiB; 0 if there is none.
 pub(crate) fn file_kib(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |file| file.len() / 1_024)
 }

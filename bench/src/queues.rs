@@ -159,14 +159,14 @@ mod tests {
             let sizes = "--queues 1,7 --kinds 1,3 --jobs 60 --batch 8 --rounds 2";
             let mut options = options(&format!("--store {store} {sizes}"));
             options.dir = folder.path().into();
-            let told = run(&options).unwrap();
+            let output = run(&options).unwrap();
             let lines: Vec<serde_json::Value> =
-                told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+                output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
             let of = |line: &serde_json::Value| [&line["queues"], &line["kinds"]].map(number);
             let points: Vec<[u64; 2]> = lines.iter().map(of).collect();
             assert_eq!(points, [[1, 1], [7, 1], [1, 3], [7, 3]]);
             let firsts = [&lines[0], &lines[2]].map(|line| line["ratio"].as_f64());
-            assert_eq!(firsts, [Some(1.0), Some(1.0)], "{told}");
+            assert_eq!(firsts, [Some(1.0), Some(1.0)], "{output}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The ceiling of the redb store: the same bytes in the same tables, written by a bare loop with
-//! the same durability and batch size. It knows no rules, checks nothing and answers nobody; and it
-//! knows that its keys come one behind the other, so it walks along tables and never seeks.
+//! the same durability and batch size. It has no rules, no checks and no callers; and its keys are
+//! in order, so it walks along tables and never seeks.
 
 use std::ops::{Bound, RangeInclusive};
 use std::path::Path;
@@ -26,14 +26,14 @@ const DONE: TableDefinition<&[u8; 16], ()> = TableDefinition::new("done");
 const COUNTS: TableDefinition<&[u8; 8], Raw> = TableDefinition::new("counts");
 const MARKERS: TableDefinition<u64, Raw> = TableDefinition::new("markers");
 
-/// As much memory for pages as the store takes.
+/// Page cache in bytes, as in the store.
 const CACHE: usize = 128 * 1024 * 1024;
-/// The number of everything that has one: the first and only queue, kind and retry policy.
+/// The number of the only queue, kind and retry policy.
 const ONE: u8 = 1;
 const VERSION: u8 = 1;
 const JOB_VERSION: u8 = 2;
 
-/// A bare database with our tables.
+/// A bare database with the store's tables.
 pub(crate) struct RedbCeiling {
     db: Database,
     payload: String,
@@ -45,7 +45,7 @@ pub(crate) struct RedbCeiling {
     held: Option<RangeInclusive<u64>>,
 }
 
-/// A job as it goes from state to state.
+/// States of a job in this loop.
 #[derive(Clone, Copy)]
 enum View {
     Queued,
@@ -54,7 +54,7 @@ enum View {
 }
 
 impl RedbCeiling {
-    /// Makes the file with our own tables, then goes its own way. The payload stands in its own
+    /// Makes the file with our own tables, then writes with a plain loop. The payload is in its own
     /// table, or in the row of its job.
     pub(crate) fn open(path: &Path, payload_bytes: usize, in_row: bool) -> Outcome<Self> {
         seed(RedbStore::open(path)?)?;
@@ -76,7 +76,7 @@ impl RedbCeiling {
         self.commits += 1;
         let processing = self.held.as_ref().map_or(0, |held| held.end() - held.start() + 1);
         let mut row = vec![VERSION];
-        for count in [self.queued, 0, processing, self.done, 0, 0] {
+        for count in [self.queued, 0, processing, self.done, 0, 0, 0] {
             put(&mut row, count);
         }
         txn.open_table(COUNTS)?.insert(&[0, 0, 0, ONE, 0, 0, 0, ONE], row.as_slice())?;

@@ -1,4 +1,4 @@
-//! `RESULTS.md`: tables made from lines. It decides nothing and rounds nothing.
+//! `RESULTS.md`: tables made from lines, without rounding.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::all::Run;
 use crate::sections::Section;
 
-/// The whole report.
+/// Writes the report.
 pub(crate) fn write(
     about: &[(String, String)],
-    told: &[(&Section, Vec<Run>)],
+    results: &[(&Section, Vec<Run>)],
     quick: bool,
 ) -> String {
     let mut text = String::from(
@@ -30,7 +30,7 @@ pub(crate) fn write(
     for (name, value) in about {
         let _ = writeln!(text, "| {name} | {value} |");
     }
-    for (section, runs) in told {
+    for (section, runs) in results {
         let _ = write!(text, "\n## {}\n\n{}\n\n```sh\n", section.title, section.says);
         for run in runs {
             let _ = writeln!(text, "{}", run.command);
@@ -46,7 +46,7 @@ pub(crate) fn write(
             let _ = writeln!(text, "\n![{}](results/{}.svg)", plot.title, plot.file);
         }
     }
-    let seconds: f64 = told.iter().flat_map(|(_, runs)| runs).map(|run| run.seconds).sum();
+    let seconds: f64 = results.iter().flat_map(|(_, runs)| runs).map(|run| run.seconds).sum();
     let _ =
         writeln!(text, "\nAll of it took {seconds:.0} s. The lines are in `results/lines.jsonl`.");
     text

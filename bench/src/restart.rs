@@ -1,6 +1,6 @@
-//! The `restart` scenario: how soon after `kill -9` of the real server a job is claimed again, and
-//! how long a program that embeds the store waits for its first claim. Few and many stored jobs are
-//! told beside each other: neither may depend on how many there are.
+//! The `restart` scenario: the time from `kill -9` of the real server to the next claim, and from
+//! the opening of an embedded store to its first claim. Both are measured with few and with many
+//! stored jobs, on which neither may depend.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,26 +13,25 @@ use crate::bare::{Bare, LOAD, Place, Which, on_store};
 use crate::measure::{Line, Outcome, Spread, time};
 use crate::server::{Client, Server};
 
-/// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     place: Place,
-    /// How many jobs are stored.
+    /// Number of stored jobs.
     #[arg(long, value_delimiter = ',', default_values_t = [1_000, 1_000_000])]
     sizes: Vec<usize>,
-    /// How often to kill, and to open.
+    /// Number of times to kill the server and to open the store.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// The binary of the server; the one beside this program if not given.
+    /// Path of the server; the binary beside this program if not given.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// One JSON line per size.
+    /// Print one JSON line per size.
     #[arg(long)]
     json: bool,
 }
 
-/// What one store of one size has shown.
+/// Times of one size of store.
 #[derive(Debug, Default)]
 struct Times {
     listening: Vec<Duration>,
@@ -41,10 +40,10 @@ struct Times {
     first: Vec<Duration>,
 }
 
-/// Kills and reopens stores of every size; a line for each.
+/// Kills and reopens stores of every size; returns a line for each.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
-    if !matches!(options.place.store, Which::Sqlite | Which::Redb) {
-        return Err("a restart is measured on a file: use --store sqlite or redb".into());
+    if options.place.store == Which::Memory {
+        return Err("nothing in memory is left after a restart: use another --store".into());
     }
     let mut lines = Vec::new();
     for size in &options.sizes {
@@ -71,10 +70,12 @@ fn fill<S: Store>(options: &Options, store: S, jobs: usize) -> Outcome<()> {
     Bare::new(store)?.enqueue(&options.place.job()?, jobs, LOAD)
 }
 
-/// The real server is killed with leases out and a log that nobody has moved, then started again.
+/// Kills the real server while it has leases and a WAL that is not checkpointed, and starts it
+/// again.
 fn server(options: &Options, folder: &Path, times: &mut Times) -> Outcome<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let start = || Server::start(options.binary.as_deref(), options.place.name(), folder);
+    let store = options.place.store.of_server(folder)?;
+    let start = || Server::start(options.binary.as_deref(), &store, &[]);
     for _ in 0..options.rounds.max(1) {
         let victim = start()?;
         runtime.block_on(async {
@@ -97,7 +98,7 @@ fn server(options: &Options, folder: &Path, times: &mut Times) -> Outcome<()> {
     Ok(())
 }
 
-/// How many jobs are enqueued one by one before each kill.
+/// Jobs that are enqueued one by one before each kill.
 const ENQUEUED: usize = 64;
 
 async fn claim(client: &mut Client) -> Outcome<()> {
@@ -109,7 +110,7 @@ async fn claim(client: &mut Client) -> Outcome<()> {
     Err(format!("a claim was answered with {status}: {answer}").into())
 }
 
-/// The store is opened by this process, as a program that embeds Windlass does.
+/// Opens the store in this process, as a program that embeds Windlass does.
 fn library(options: &Options, folder: &Path, times: &mut Times) -> Outcome<()> {
     for _ in 0..options.rounds.max(1) {
         let began = SystemClock.micros();
@@ -118,7 +119,7 @@ fn library(options: &Options, folder: &Path, times: &mut Times) -> Outcome<()> {
     Ok(())
 }
 
-/// One claim and its completion, by a store that was just opened.
+/// Makes the first claim and its completion on a store that was just opened.
 fn first<S: Store>(options: &Options, store: S, began: u64, times: &mut Times) -> Outcome<()> {
     let since = || Duration::from_micros(SystemClock.micros() - began);
     times.open.push(since());

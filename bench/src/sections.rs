@@ -1,42 +1,41 @@
-//! What `all` runs and how it is told: one section per question, in the order of the report.
+//! The sections of `all`, in the order of the report: commands, and columns of the table.
 
-/// One question, the commands that answer it, and the columns of its table.
+/// Commands, and the columns of their table.
 #[derive(Debug)]
 pub(crate) struct Section {
-    /// Its name, for `--only`.
+    /// Chosen by `--only`.
     pub(crate) name: &'static str,
-    /// Its heading.
     pub(crate) title: &'static str,
-    /// What the figures are, and beside what.
+    /// Explains the figures, and what they are compared with.
     pub(crate) says: &'static str,
-    /// Commands; `{full|quick}` stands for the size in a real run and in a quick one.
+    /// Commands; `{full|quick}` is replaced by the size in a real run and in a quick one.
     pub(crate) runs: &'static [&'static str],
     /// Whether its commands take `--dir`.
     pub(crate) has_dir: bool,
     /// Lines of other scenarios are left out of the table.
     pub(crate) scenario: &'static str,
-    /// The figure and the head of each column.
+    /// Name of the figure and heading of each column.
     pub(crate) columns: &'static [(&'static str, &'static str)],
     /// Drawings below the table.
     pub(crate) plots: &'static [Plot],
 }
 
-/// A drawing of the same lines.
+/// A chart of the same lines.
 #[derive(Debug)]
 pub(crate) struct Plot {
     /// The name of its file, without its ending.
     pub(crate) file: &'static str,
-    /// What stands above it.
+    /// Caption above the drawing.
     pub(crate) title: &'static str,
-    /// Which lines it shows.
+    /// Shows the lines of this scenario.
     pub(crate) scenario: &'static str,
     /// The figure along the horizontal axis, and its name.
     pub(crate) x: (&'static str, &'static str),
     /// The base of a logarithmic horizontal axis; 1 for a plain one.
     pub(crate) base: f64,
-    /// The figures upwards, each with its name.
+    /// The figures along the vertical axis, each with its name.
     pub(crate) ys: &'static [(&'static str, &'static str)],
-    /// By which words lines are told apart.
+    /// The words that distinguish lines.
     pub(crate) by: &'static [&'static str],
 }
 
@@ -85,6 +84,30 @@ pub(crate) const SECTIONS: &[Section] = &[
         plots: &[],
     },
     Section {
+        name: "drain",
+        title: "Working off",
+        says: "Claim and complete jobs that were enqueued before, through the runtime; beside the \
+               same commits without a runtime.",
+        runs: &[
+            "drain --store sqlite --workers 64 --jobs {100000|500} --rounds {3|1}",
+            "drain --store sqlite --workers 1024 --jobs {100000|2000} --rounds {3|1}",
+            "drain --store redb --workers 64 --jobs {100000|500} --rounds {3|1}",
+            "drain --store redb --workers 1024 --jobs {100000|2000} --rounds {3|1}",
+            "drain --store postgres --workers 64 --jobs {100000|500} --rounds {3|1}",
+            "drain --store postgres --workers 1024 --jobs {100000|2000} --rounds {3|1}",
+        ],
+        has_dir: true,
+        scenario: "drain",
+        columns: &[
+            ("store", "store"),
+            ("workers", "workers"),
+            ("jobs_per_s", "jobs/s"),
+            ("ceiling_per_s", "same commits/s"),
+            ("ratio", "ratio"),
+        ],
+        plots: &[],
+    },
+    Section {
         name: "nodes",
         title: "Several nodes on one PostgreSQL",
         says: "Whole lives as above, with 64 producers at each node. All nodes share one schema, \
@@ -124,7 +147,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         name: "workers",
         title: "From 1 to 1024 workers",
-        says: "Claim and complete what lies there; beside commits of the same size without a \
+        says: "Claim and complete stored jobs; beside commits of the same size without a \
                runtime.",
         runs: &[
             "workers --store sqlite --jobs {30000|500} --workers {1,4,16,64,256,1024|1,16}",
@@ -179,8 +202,8 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         name: "backlog",
         title: "Beside a backlog",
-        says: "Claim and complete 100 000 jobs beside so many queued or done ones; the sizes take \
-               turns. Ratio: by the smallest size of the same round.",
+        says: "Claim and complete 100 000 jobs beside this number of queued or done ones; the \
+               sizes take turns. Ratio: by the smallest size of the same round.",
         runs: &[
             "backlog --store sqlite --sizes {10000,100000,1000000,5000000|100,1000} \
              --jobs {100000|500} --rounds {7|1}",
@@ -322,6 +345,7 @@ pub(crate) const SECTIONS: &[Section] = &[
         runs: &[
             "restart --store sqlite --sizes {1000,1000000|100,1000} --rounds {5|1}",
             "restart --store redb --sizes {1000,1000000|100,1000} --rounds {3|1}",
+            "restart --store postgres --sizes {1000,1000000|100,1000} --rounds {3|1}",
         ],
         has_dir: true,
         scenario: "restart",
@@ -345,6 +369,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             "http --store sqlite --connections 64 --jobs {60000|500}",
             "http --store sqlite --connections 64 --jobs {100000|2000} --batch 100",
             "http --store redb --connections 64 --jobs {60000|500}",
+            "http --store postgres --connections 64 --jobs {60000|500}",
         ],
         has_dir: false,
         scenario: "http",
@@ -371,6 +396,7 @@ pub(crate) const SECTIONS: &[Section] = &[
         runs: &[
             "soak --store sqlite --seconds {50|4} --keep-seconds {4|1} --sample-ms {1000|200}",
             "soak --store redb --seconds {30|4} --keep-seconds {3|1} --sample-ms {1000|200}",
+            "soak --store postgres --seconds {50|4} --keep-seconds {4|1} --sample-ms {1000|200}",
         ],
         has_dir: true,
         scenario: "soak",
@@ -416,6 +442,28 @@ pub(crate) const SECTIONS: &[Section] = &[
             ("pickup_p50_us", "pickup p50 µs"),
             ("pickup_p99_us", "p99 µs"),
             ("pickup_stalls", "not picked up in 10 s"),
+        ],
+        plots: &[],
+    },
+    Section {
+        name: "peers-postgres",
+        title: "Beside other queues on PostgreSQL",
+        says: "The same work on one server, in turn; all of them sync every acknowledged job. \
+               Whole lives: 64 producers in each of one and four processes, with handlers in all \
+               of them.",
+        runs: &["peers --postgres --jobs {20000|200} --rounds {3|1} --seconds {4|1}"],
+        has_dir: false,
+        scenario: "peers-postgres",
+        columns: &[
+            ("peer", "queue"),
+            ("one_per_s", "enqueued/s, 1 producer"),
+            ("many_per_s", "64 producers"),
+            ("bulk_per_s", "in bulk"),
+            ("drain_per_s", "drained/s"),
+            ("lives_1_per_s", "whole lives/s"),
+            ("lives_4_per_s", "4 processes"),
+            ("pickup_p50_us", "pickup p50 µs"),
+            ("pickup_p99_us", "p99 µs"),
         ],
         plots: &[],
     },

@@ -1,34 +1,41 @@
-//! The real server as a process of its own, and a client that talks to it. It measures nothing.
+//! The real server as a child process, and an HTTP client. Nothing is measured here.
 
 use std::fmt::Write as _;
-use std::io::BufRead;
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
-use crate::measure::{Outcome, time};
+use crate::measure::{Outcome, resident_in, time};
+
+/// The binary `windlass`: the one that is given, or the one beside this program.
+pub(crate) fn binary(given: Option<&Path>) -> Outcome<PathBuf> {
+    let beside = || Some(std::env::current_exe().ok()?.parent()?.join("windlass"));
+    Ok(given.map(Path::to_path_buf).or_else(beside).ok_or("where is the binary?")?)
+}
 
 /// The real server; killed when dropped.
 pub(crate) struct Server {
     child: Child,
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) address: SocketAddr,
+    /// Kept, since a write to a closed pipe fails.
+    _out: BufReader<ChildStdout>,
 }
 
 impl Server {
-    /// Starts it on a store of this kind in a folder, and waits until it says its address. Without
+    /// Starts it on a store, given as for `--store`, and waits until it prints its address. Without
     /// a binary it is the one beside this program.
-    pub(crate) fn start(binary: Option<&Path>, store: &str, folder: &Path) -> Outcome<Self> {
-        let beside = || Some(std::env::current_exe().ok()?.parent()?.join("windlass"));
-        let binary = binary.map(Path::to_path_buf).or_else(beside).ok_or("where is the binary?")?;
-        let store = format!("{store}:{}", folder.join(file_name(store)).display());
+    pub(crate) fn start(given: Option<&Path>, store: &str, further: &[&str]) -> Outcome<Self> {
+        let binary = binary(given)?;
         let child = Command::new(&binary)
-            .args(["--store", &store, "serve", "--listen", "127.0.0.1:0", "--log-level", "warn"])
+            .args(["--store", store, "serve", "--listen", "127.0.0.1:0", "--log-level", "warn"])
+            .args(further)
             .stdout(Stdio::piped())
             .spawn();
         let mut child = child.map_err(|error| {
@@ -38,25 +45,34 @@ impl Server {
             )
         })?;
         let mut line = String::new();
-        let out = child.stdout.take().ok_or("no output")?;
-        std::io::BufReader::new(out).read_line(&mut line)?;
+        let mut out = BufReader::new(child.stdout.take().ok_or("no output")?);
+        out.read_line(&mut line)?;
         let address = line.trim().rsplit("://").next().ok_or("no address")?.parse()?;
-        Ok(Self { child, address })
+        Ok(Self { child, address, _out: out })
     }
 
-    /// Kills it as `kill -9` does; it has no chance to tidy up.
+    /// Kills it with SIGKILL.
     pub(crate) fn kill(mut self) -> Outcome<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// What it keeps in memory, as Linux says.
+    /// Sends it a signal, such as `-STOP`.
+    pub(crate) fn signal(&self, name: &str) -> Outcome<()> {
+        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status()?;
+        if sent.success() { Ok(()) } else { Err(format!("kill {name} failed").into()) }
+    }
+
+    /// Waits for its end after a signal.
+    pub(crate) fn end(mut self) -> Outcome<ExitStatus> {
+        Ok(self.child.wait()?)
+    }
+
+    /// Its resident memory, from `/proc`.
     pub(crate) fn resident_kib(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let status = status.unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        status.map_or(0, |status| resident_in(&status))
     }
 }
 
@@ -67,13 +83,8 @@ impl Drop for Server {
     }
 }
 
-/// The name that a store of this kind has in a folder of a measurement.
-fn file_name(store: &str) -> &'static str {
-    if store == "redb" { "jobs.redb" } else { "jobs.db" }
-}
-
-/// A keep-alive connection. It reads no more of a head than it needs: what a client takes of the
-/// machine is missing to the server.
+/// A keep-alive connection. It parses no more of a head than it needs: CPU time of the client is
+/// taken from the server.
 pub(crate) struct Client {
     stream: TcpStream,
     request: String,
@@ -88,7 +99,7 @@ impl Client {
         Ok(Self { stream, request: String::new(), answer: Vec::with_capacity(4_096) })
     }
 
-    /// Sends one request; the status and the body of its answer.
+    /// Sends one request; returns status and body of the answer.
     pub(crate) async fn send(&mut self, path: &str, body: &str) -> Outcome<(u16, Vec<u8>)> {
         self.request.clear();
         write!(
@@ -114,7 +125,7 @@ impl Client {
     }
 }
 
-/// The status of an answer, and where its body begins and ends; nothing if its head is not whole.
+/// Status of an answer, start and end of its body; `None` if its head is incomplete.
 fn head(answer: &[u8]) -> Outcome<Option<(u16, usize, usize)>> {
     const LENGTH: &str = "content-length: ";
     // A part of the body may have come already, and may end within a character.
@@ -132,9 +143,8 @@ fn head(answer: &[u8]) -> Outcome<Option<(u16, usize, usize)>> {
     Ok(Some((status, from, from + length)))
 }
 
-/// So many connections, each driven to its end by `run`, which is told its number: all on one
-/// thread, so that the clients take as little of the machine as they can. How long it took without
-/// connecting, and what came of each.
+/// Opens this number of connections and calls `run` for each, with its number; all on one thread,
+/// to leave the CPU to the server. Returns the time without connecting, and all results.
 pub(crate) fn drive<T: 'static, F>(
     address: SocketAddr,
     connections: usize,

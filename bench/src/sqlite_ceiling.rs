@@ -1,6 +1,5 @@
 //! The ceiling of the SQLite store: the same rows in the same tables, written by a bare loop with
-//! the same settings, checkpoints and batch size. It knows no rules, checks nothing and answers
-//! nobody.
+//! the same settings, checkpoints and batch size. It has no rules, no checks and no callers.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -12,7 +11,7 @@ use windlass_store_sqlite::SqliteStore;
 use crate::contender::{Contender, LEASE, NOW, PROCESS, WORKER, payload, seed};
 use crate::measure::Outcome;
 
-/// A bare connection to a database with our schema.
+/// A bare connection to a database with the store's schema.
 pub(crate) struct SqliteCeiling {
     conn: Connection,
     payload: String,
@@ -79,7 +78,7 @@ const COUNT: &str = "UPDATE counts SET queued = queued + ?1, processing = proces
 const MARK: &str = "INSERT OR REPLACE INTO markers (process, seq, at) VALUES (?1, ?2, ?3)";
 const LAST_ID: &str = "UPDATE meta SET value = ?1 WHERE key = 'last_id'";
 
-/// How many pages of log there may be before they are moved, as in the store.
+/// Pages of WAL at which it is checkpointed, as in the store.
 const LOG_PAGES: i64 = 4_000;
 
 thread_local! {
@@ -88,7 +87,7 @@ thread_local! {
 }
 
 impl SqliteCeiling {
-    /// Makes the file with our own schema, then goes its own way. The payload stands in its own
+    /// Makes the file with our own schema, then writes with a plain loop. The payload is in its own
     /// table, or in the row of its job.
     pub(crate) fn open(path: &Path, payload_bytes: usize, in_row: bool) -> Outcome<Self> {
         seed(SqliteStore::open(path)?)?;
@@ -98,7 +97,7 @@ impl SqliteCeiling {
             "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32768; \
              PRAGMA foreign_keys = 0; PRAGMA trusted_schema = 0; PRAGMA wal_autocheckpoint = 0; \
              PRAGMA journal_size_limit = 67108864; \
-             INSERT INTO counts VALUES (1 << 32 | 1, 0, 0, 0, 0, 0, 0);",
+             INSERT INTO counts VALUES (1 << 32 | 1, 0, 0, 0, 0, 0, 0, 0);",
         )?;
         if in_row {
             conn.execute_batch("ALTER TABLE jobs ADD COLUMN payload TEXT")?;
@@ -191,7 +190,7 @@ impl SqliteCeiling {
         Ok(())
     }
 
-    /// Counts, marks the commit and makes it; then moves the log if it has grown long.
+    /// Writes counters and the commit's mark, commits, and checkpoints the WAL if it is long.
     fn commit(&mut self, queued: i64, processing: i64, done: i64) -> Outcome<()> {
         self.commits += 1;
         self.conn.prepare_cached(COUNT)?.execute([queued, processing, done])?;
@@ -205,7 +204,7 @@ impl SqliteCeiling {
     }
 }
 
-/// A row as a claim hands it out.
+/// Columns that a claim returns.
 #[expect(dead_code, reason = "it is read because a worker wants it")]
 struct Found {
     numbers: [i64; 13],

@@ -1,4 +1,4 @@
-//! The `store` scenario: what `Store::commit` makes of the engine below it.
+//! The `store` scenario: the rate of `Store::commit` beside a bare loop on the same engine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,43 +20,42 @@ use crate::redb_ceiling::RedbCeiling;
 use crate::sqlite_ceiling::SqliteCeiling;
 use crate::subject::{Measured, Reads, Subject};
 
-/// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The store: sqlite, redb, memory, postgres (a private server), or a URL postgres://…
     #[arg(long, default_value = "sqlite")]
     pub(crate) store: Which,
-    /// How many jobs to enqueue, and then to claim and complete.
+    /// Number of jobs to enqueue, and then to claim and complete.
     #[arg(long, default_value_t = 100_000)]
     pub(crate) jobs: usize,
-    /// How many of them in one commit.
+    /// Number of jobs per commit.
     #[arg(long, default_value_t = 500)]
     pub(crate) batch: usize,
-    /// How large their payloads are, in bytes.
+    /// Size of a payload, in bytes.
     #[arg(long, default_value_t = 100)]
     pub(crate) payload: usize,
-    /// How often to measure; the middle figures are told.
+    /// Number of measurements; the median is reported.
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
-    /// Measure also a bare loop that keeps the payload in the job's row, and so rewrites it.
+    /// Also measure a bare loop that keeps the payload in the job's row, and so rewrites it.
     #[arg(long)]
     rewrite: bool,
-    /// Measure instead whether claim and completion stay as fast beside a backlog.
+    /// Instead, measure claim and completion beside a backlog.
     #[arg(long, conflicts_with = "rewrite")]
     flat: bool,
-    /// How many jobs wait, or are scheduled; and half as many as are done.
+    /// Number of jobs that wait or are scheduled; half as many are done.
     #[arg(long, default_value_t = 1_000_000, requires = "flat")]
     pub(crate) backlog: usize,
-    /// Where to put the files; a directory in it is made and removed.
+    /// Directory for the files; a temporary directory is created in it and removed.
     #[arg(long, default_value = ".")]
     pub(crate) dir: PathBuf,
-    /// One JSON line.
+    /// Print one JSON line.
     #[arg(long)]
     json: bool,
 }
 
 impl Which {
-    /// A store of ours.
+    /// Opens a store of Windlass.
     pub(crate) fn open(&self, path: &Path, payload: usize) -> Outcome<Box<dyn Measured>> {
         Ok(match self {
             Self::Sqlite => Box::new(Subject::new(SqliteStore::open(path)?, payload)?),
@@ -69,7 +68,7 @@ impl Which {
         })
     }
 
-    /// The bare loops below it: the ceiling, and if asked for one that rewrites payloads.
+    /// Opens the bare loops: the ceiling, and with `--rewrite` one that rewrites payloads.
     fn ceilings(&self, dir: &Path, options: &Options) -> Outcome<Vec<Box<dyn Contender>>> {
         let payload = options.payload;
         let layouts = [false, true].into_iter().filter(|in_row| options.rewrite || !in_row);
@@ -90,7 +89,7 @@ impl Which {
     }
 }
 
-/// Runs the scenario and tells its figures.
+/// Runs the scenario; returns its figures.
 pub(crate) fn run(options: &Options) -> Outcome<String> {
     let line = Line::new(options.json, if options.flat { "store-flat" } else { "store" })
         .word("store", options.store.name())
@@ -102,14 +101,14 @@ pub(crate) fn run(options: &Options) -> Outcome<String> {
     Ok(line.finish())
 }
 
-/// What one contender took in one round.
+/// Times of one contender in one round.
 #[derive(Debug, Clone, Copy, Default)]
 struct Took {
     enqueue: Duration,
     work: Duration,
 }
 
-/// What a round showed.
+/// Measurements of one round.
 struct Round {
     /// Ours first, then the bare loops.
     took: Vec<Took>,
@@ -146,21 +145,21 @@ fn beside(line: Line, options: &Options) -> Outcome<Line> {
     }
     let bytes = usize::try_from(first.bytes)? / options.jobs.max(1);
     let (before, after) = first.resident;
-    Ok(tell_reads(line, "", &first.reads)
+    Ok(add_reads(line, "", &first.reads)
         .count("bytes_per_done_job", bytes)
         .count("resident_before_kib", before)
         .count("resident_after_kib", after))
 }
 
-/// Adds how long reads took.
-pub(crate) fn tell_reads(line: Line, prefix: &str, reads: &Reads) -> Line {
+/// Adds the times of reads.
+pub(crate) fn add_reads(line: Line, prefix: &str, reads: &Reads) -> Line {
     line.spread(&format!("{prefix}counts"), reads.counts)
         .spread(&format!("{prefix}list"), reads.list)
         .spread(&format!("{prefix}next_due"), reads.next_due)
 }
 
-/// How many commits one contender makes before it is another's turn: long enough to be warm, short
-/// enough to meet the same noise.
+/// Commits of one contender before the next has its turn: enough to be warm, few enough that noise
+/// affects all alike.
 const TURN: usize = 20;
 
 fn round(options: &Options) -> Outcome<Round> {
@@ -204,7 +203,7 @@ fn round(options: &Options) -> Outcome<Round> {
     Ok(Round { took, reads, bytes, resident: (before, after) })
 }
 
-/// Whose turn it is: nobody is always the first.
+/// The order of contenders in a turn; each is first in some turns.
 pub(crate) fn order(turn: usize, contenders: usize) -> impl Iterator<Item = usize> {
     (0..contenders).map(move |at| (at + turn) % contenders)
 }
@@ -244,7 +243,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_store_is_told_beside_its_ceiling() {
+    fn each_store_is_reported_beside_its_ceiling() {
         for store in ["sqlite", "redb"] {
             let line = line(&format!("--store {store} --jobs 60 --batch 7 --rewrite"));
             assert_names(
@@ -264,7 +263,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn everybody_is_first_in_turn() {
+    fn each_subject_is_first_in_turn() {
         assert_eq!(order(0, 2).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(order(1, 2).collect::<Vec<_>>(), [1, 0]);
     }

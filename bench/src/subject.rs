@@ -1,11 +1,11 @@
-//! A store of ours under measurement: everything goes through `Store::commit` and `Store::reader`.
+//! A store of Windlass under measurement, used through `Store::commit` and `Store::reader`.
 
 use std::time::Duration;
 
 use windlass_core::store::{Batch, ClaimFor, Filter, Reader, Settle, Store, StoreError, Taker};
 use windlass_core::{
-    BatchId, Delay, Demand, Kind, NewJob, Payload, Policy, Priority, ProcessId, Verdict, View,
-    Wall, When, WorkerId,
+    BatchId, Delay, Demand, Failure, Kind, NewJob, Payload, Policy, Priority, ProcessId, Verdict,
+    View, Wall, When, WorkerId,
 };
 
 use crate::contender::{Contender, NOW, PROCESS, WORKER, payload};
@@ -20,9 +20,9 @@ pub(crate) struct Subject<S: Store> {
     settles: Vec<Settle>,
 }
 
-/// What only a store of ours is asked.
+/// Operations that a bare loop does not have.
 pub(crate) trait Measured: Contender {
-    /// Enqueues so many jobs for next year, with the highest priority.
+    /// Enqueues this number of jobs for next year, with the highest priority.
     fn schedule(&mut self, jobs: usize) -> Outcome<()>;
 
     /// Enqueues these jobs in one commit; an error if one of them is refused.
@@ -31,11 +31,17 @@ pub(crate) trait Measured: Contender {
     /// Number of completed jobs in all queues.
     fn done(&mut self) -> Outcome<u64>;
 
-    /// How long reads take.
+    /// Claims one job and fails it for good.
+    fn fail(&mut self) -> Outcome<()>;
+
+    /// Reads the first page of a list this many times; returns its number of jobs and the times.
+    fn first_pages(&mut self, filter: &Filter, reads: usize) -> Outcome<(usize, Vec<Duration>)>;
+
+    /// Durations of the reads that a dashboard makes.
     fn reads(&mut self) -> Outcome<Reads>;
 }
 
-/// How long each read takes.
+/// Durations of each read.
 #[derive(Debug)]
 pub(crate) struct Reads {
     /// Every queue with its counters.
@@ -46,9 +52,9 @@ pub(crate) struct Reads {
     pub(crate) next_due: Spread,
 }
 
-/// How often each read is made.
+/// Number of times that each read is made.
 const READS: usize = 200;
-/// How many jobs a page of a list holds.
+/// Jobs on a page of a list.
 const PAGE: usize = 50;
 
 impl<S: Store> Subject<S> {
@@ -122,6 +128,25 @@ impl<S: Store> Measured for Subject<S> {
     fn done(&mut self) -> Outcome<u64> {
         let queues = self.store.reader()?.queues()?;
         Ok(queues.iter().map(|queue| queue.total().get(View::Done)).sum())
+    }
+
+    fn fail(&mut self) -> Outcome<()> {
+        self.work(1)?;
+        for settle in &mut self.settles {
+            settle.verdict = Verdict::Fail(Box::new(Failure::new("on purpose").permanent()));
+        }
+        self.work(0)
+    }
+
+    fn first_pages(&mut self, filter: &Filter, reads: usize) -> Outcome<(usize, Vec<Duration>)> {
+        let mut reader = self.store.reader()?;
+        let (mut found, mut times) = (0, Vec::with_capacity(reads));
+        for _ in 0..reads {
+            let (page, took) = time(|| reader.list(filter, None, PAGE))?;
+            found = page.jobs.len();
+            times.push(took);
+        }
+        Ok((found, times))
     }
 
     fn reads(&mut self) -> Outcome<Reads> {

@@ -1,5 +1,5 @@
-//! The `payload` and `workers` scenarios: one figure turned from small to large, everything else as
-//! it is. Each point is measured beside the same commits without a runtime.
+//! The `payload` and `workers` scenarios: one figure is varied from small to large. Each point is
+//! measured beside the same commits without a runtime.
 
 use clap::Args;
 
@@ -7,57 +7,55 @@ use crate::bare::Place;
 use crate::lifecycle::{Load, measure};
 use crate::measure::{Line, Outcome};
 
-/// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Payload {
     #[command(flatten)]
     place: Place,
-    /// How large payloads are, in bytes; `--payload` is not looked at.
+    /// Sizes of payloads, in bytes; `--payload` is ignored.
     #[arg(
         long, value_delimiter = ',',
         default_values_t = [100, 1_024, 16_384, 131_072, 1_048_576]
     )]
     sizes: Vec<usize>,
-    /// How many jobs per size.
+    /// Number of jobs per size.
     #[arg(long, default_value_t = 20_000)]
     jobs: usize,
-    /// Fewer jobs if their payloads came to more than this.
+    /// Most MiB of payloads per size; the number of jobs is reduced to it.
     #[arg(long, default_value_t = 64)]
     mib: usize,
-    /// Tasks that enqueue; twice as many jobs run at once.
+    /// Number of tasks that enqueue; twice as many jobs run at once.
     #[arg(long, default_value_t = 64)]
     producers: usize,
-    /// How often to measure; the middle figures are told.
+    /// Number of measurements; the median is reported.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// One JSON line per size.
+    /// Print one JSON line per size.
     #[arg(long)]
     json: bool,
 }
 
-/// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Workers {
     #[command(flatten)]
     place: Place,
-    /// How many jobs run at once.
+    /// Numbers of jobs that run at once.
     #[arg(long = "workers", value_delimiter = ',', default_values_t = [1, 4, 16, 64, 256, 1_024])]
     at_once: Vec<usize>,
-    /// How many jobs there are.
+    /// Number of jobs.
     #[arg(long, default_value_t = 50_000)]
     jobs: usize,
-    /// Fewer jobs if each worker came to run more than this.
+    /// Most jobs per worker; the number of jobs is reduced to it.
     #[arg(long, default_value_t = 1_000)]
     per_worker: usize,
-    /// How often to measure; the middle figures are told.
+    /// Number of measurements; the median is reported.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// One JSON line per number of workers.
+    /// Print one JSON line per number of workers.
     #[arg(long)]
     json: bool,
 }
 
-/// Whole lives of jobs, with larger and larger payloads.
+/// Measures full job lifecycles with larger and larger payloads.
 pub(crate) fn payload(options: &Payload) -> Outcome<String> {
     let mut lines = Vec::new();
     for bytes in &options.sizes {
@@ -72,12 +70,12 @@ pub(crate) fn payload(options: &Payload) -> Outcome<String> {
             .count("jobs", jobs)
             .count("producers", producers)
             .ratio("mib_per_s", figures.per_s * mebibytes(*bytes));
-        lines.push(figures.tell(line)?.finish());
+        lines.push(figures.add_to(line)?.finish());
     }
     Ok(lines.join("\n"))
 }
 
-/// Claims and completes what lies there, with more and more workers.
+/// Measures claims and completions of stored jobs with more and more workers.
 pub(crate) fn workers(options: &Workers) -> Outcome<String> {
     let mut lines = Vec::new();
     for workers in options.at_once.iter().map(|workers| (*workers).max(1)) {
@@ -88,12 +86,12 @@ pub(crate) fn workers(options: &Workers) -> Outcome<String> {
             .word("store", options.place.name())
             .count("workers", workers)
             .count("jobs", jobs);
-        lines.push(figures.tell(line)?.finish());
+        lines.push(figures.add_to(line)?.finish());
     }
     Ok(lines.join("\n"))
 }
 
-/// So many jobs, or as many as fit, but enough to measure.
+/// This number of jobs, or as many as fit, but enough to measure.
 fn fitting(jobs: usize, bytes: usize, each: usize) -> usize {
     jobs.min(bytes / each.max(1)).max(64)
 }

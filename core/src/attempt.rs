@@ -1,6 +1,7 @@
 //! The stored record of an attempt that did not complete its job. A completed attempt writes none.
 
 use alloc::format;
+use alloc::string::String;
 
 use crate::limits::{ATTEMPTS_KEPT, ERROR_BYTES};
 use crate::{Epoch, Excerpt, FailureKind, Job, JobId, LastVerdict, Lease, Verdict, Wall, WorkerId};
@@ -46,11 +47,11 @@ pub struct Attempt {
     pub epoch: Epoch,
     /// The worker that held the lease.
     pub worker: WorkerId,
-    /// When it was claimed.
+    /// When the claim was committed, by the store's clock.
     pub started_at: Wall,
     /// When its end was recorded.
     pub ended_at: Wall,
-    /// How it ended.
+    /// The verdict, or what ended the lease without one.
     pub outcome: AttemptOutcome,
     /// The error message; `None` if the job was given back.
     pub error: Option<Excerpt>,
@@ -91,22 +92,8 @@ impl Attempt {
     /// its worker is known to be `dead`. `held` is the job as it was while leased, `next` as it is
     /// now; `None` if it was not leased.
     pub fn reaped(held: &Job, next: &Job, dead: bool, now: Wall) -> Option<Self> {
-        let Lease { worker, length, .. } = held.lease()?;
-        let timed_out = next.state.spent() == Some(LastVerdict::TimedOut);
-        let (outcome, text) = match held.timeout {
-            Some(timeout) if timed_out => {
-                let timeout = timeout.millis();
-                let text = format!("worker {worker} ran longer than the timeout of {timeout}");
-                (AttemptOutcome::TimedOut, text)
-            }
-            _ if dead => (AttemptOutcome::Expired, format!("worker {worker} died")),
-            _ => {
-                let length = length.millis();
-                let silent = "sent no heartbeat and no report";
-                let text = format!("the lease ran out: worker {worker} {silent} for {length}");
-                (AttemptOutcome::Expired, text)
-            }
-        };
+        let timed_out = next.state.last_verdict() == Some(LastVerdict::TimedOut);
+        let (outcome, text) = lost(held, timed_out, dead);
         let attempt = Self::ended(held, outcome, now)?;
         Some(Self { error: Some(Excerpt::head(&text, ERROR_BYTES)), ..attempt })
     }
@@ -130,5 +117,26 @@ impl Attempt {
             stdout: None,
             stderr: None,
         })
+    }
+}
+
+/// How an attempt ended whose lease was taken back, and the error that is kept of it.
+pub(crate) fn lost(held: &Job, timed_out: bool, dead: bool) -> (AttemptOutcome, String) {
+    let Some(Lease { worker, length, .. }) = held.lease() else {
+        return (AttemptOutcome::Expired, String::new());
+    };
+    match held.timeout {
+        Some(timeout) if timed_out => {
+            let timeout = timeout.millis();
+            let text = format!("worker {worker} ran longer than the timeout of {timeout}");
+            (AttemptOutcome::TimedOut, text)
+        }
+        _ if dead => (AttemptOutcome::Expired, format!("worker {worker} died")),
+        _ => {
+            let length = length.millis();
+            let silent = "sent no heartbeat and no report";
+            let text = format!("the lease ran out: worker {worker} {silent} for {length}");
+            (AttemptOutcome::Expired, text)
+        }
     }
 }

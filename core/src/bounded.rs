@@ -88,6 +88,11 @@ bounded! {
     MaxRunning(u32), "concurrency", 1, 1_000_000
 }
 
+bounded! {
+    /// How many jobs a bulk action takes per second.
+    JobsPerSecond(u32), "per_s", 1, 100_000
+}
+
 impl MaxRetries {
     /// Maximum number of charged claims in one generation.
     pub const fn attempts(self) -> u32 {

@@ -36,12 +36,12 @@ pub enum Reason {
     Ready,
     /// It is not due yet.
     Delayed {
-        /// When it falls due.
+        /// When the job may be claimed.
         until: Wall,
         /// Charged attempts so far.
         attempts: u32,
     },
-    /// Its queue is paused.
+    /// The queue of the job was paused by an operator.
     QueuePaused,
     /// No worker asks for its queue and kind.
     NoWorker,
@@ -64,7 +64,7 @@ pub enum Reason {
         /// The number of the attempt, and the number allowed.
         attempt: (u32, u32),
     },
-    /// It completed.
+    /// The last attempt completed.
     Done {
         /// When the completion was recorded.
         at: Wall,
@@ -76,7 +76,7 @@ pub enum Reason {
         /// Charged attempts.
         attempts: u32,
     },
-    /// It was cancelled.
+    /// A client or operator cancelled it.
     Cancelled {
         /// When the cancel was recorded.
         at: Wall,

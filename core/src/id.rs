@@ -15,6 +15,12 @@ pub enum ParseIdError {
     /// Not a lease token.
     #[error("a lease token is a job id and an epoch, like 42.3; send it back as it was given")]
     LeaseToken,
+    /// Not the id of an error group.
+    #[error("the id of an error group is 32 hexadecimal digits; the list of errors shows it")]
+    Group,
+    /// Not the id of a bulk action.
+    #[error("the id of a bulk action is a whole number from 1, like 7")]
+    BulkId,
 }
 
 /// The id of a job: given by the store, increasing, never reused.
@@ -150,6 +156,25 @@ pub struct BatchId {
 /// The id of a request, given by the driver of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
+
+/// The id of a bulk action: given by the store, increasing, never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BulkId(pub u32);
+
+impl fmt::Display for BulkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for BulkId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let id = digits(text).and_then(|number| u32::try_from(number).ok());
+        id.filter(|id| *id > 0).map(Self).ok_or(ParseIdError::BulkId)
+    }
+}
 
 /// Plain decimal digits only: no sign, no leading zero, no white space.
 fn digits(text: &str) -> Option<u64> {

@@ -5,8 +5,8 @@
 use core::fmt;
 
 use crate::{
-    Epoch, IdempotencyKey, JobId, JobTimeout, Kind, LeaseLength, LeaseToken, MaxRetries, Priority,
-    QueueName, Rank, RetryPolicy, Verdict, Wall, WorkerId,
+    Epoch, GroupId, IdempotencyKey, JobId, JobTimeout, Kind, LeaseLength, LeaseToken, MaxRetries,
+    Priority, QueueName, Rank, RetryPolicy, Verdict, Wall, WorkerId,
 };
 
 /// One unit of work, as stored. Only [`transition`](crate::transition()) changes it.
@@ -44,7 +44,7 @@ pub struct Job {
     pub idempotency_key: Option<IdempotencyKey>,
     /// The length of the payload in bytes. The payload itself is not part of the row.
     pub payload_bytes: u32,
-    /// When it was enqueued.
+    /// When the enqueue was committed, by the store's clock.
     pub created_at: Wall,
     /// When its row was last written.
     pub updated_at: Wall,
@@ -127,7 +127,7 @@ pub enum State {
         /// Whether it has fallen due and may be claimed.
         ready: bool,
         /// The last verdict, until the next claim; `None` if there is none.
-        spent: Option<LastVerdict>,
+        last_verdict: Option<LastVerdict>,
     },
     /// Leased to a worker.
     Processing(Lease),
@@ -141,14 +141,16 @@ pub enum State {
         /// When the last failure was recorded.
         finished_at: Wall,
         /// The last verdict; `None` if the lease expired.
-        spent: Option<LastVerdict>,
+        last_verdict: Option<LastVerdict>,
+        /// The group of its last error.
+        group: GroupId,
     },
     /// Cancelled by an operator.
     Cancelled {
         /// When the cancel was recorded.
         finished_at: Wall,
         /// The last verdict; `None` if it was cancelled while running.
-        spent: Option<LastVerdict>,
+        last_verdict: Option<LastVerdict>,
     },
 }
 
@@ -170,12 +172,20 @@ impl State {
         }
     }
 
-    /// The last verdict, until the next claim.
-    pub fn spent(&self) -> Option<LastVerdict> {
+    /// The error group of a dead letter.
+    pub fn group(&self) -> Option<GroupId> {
         match self {
-            Self::Queued { spent, .. }
-            | Self::Failed { spent, .. }
-            | Self::Cancelled { spent, .. } => *spent,
+            Self::Failed { group, .. } => Some(*group),
+            _ => None,
+        }
+    }
+
+    /// The last verdict, until the next claim.
+    pub fn last_verdict(&self) -> Option<LastVerdict> {
+        match self {
+            Self::Queued { last_verdict, .. }
+            | Self::Failed { last_verdict, .. }
+            | Self::Cancelled { last_verdict, .. } => *last_verdict,
             Self::Done { .. } => Some(LastVerdict::Completed),
             Self::Processing(_) => None,
         }
@@ -197,7 +207,7 @@ pub struct Lease {
 /// answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LastVerdict {
-    /// Completed.
+    /// The attempt completed, and with it the job.
     Completed,
     /// Failed; the job waits for another attempt.
     Retried,
@@ -255,7 +265,7 @@ pub enum StateName {
     Done,
     /// In the dead-letter queue.
     Failed,
-    /// Cancelled.
+    /// By a client or an operator.
     Cancelled,
 }
 
@@ -300,8 +310,24 @@ pub enum View {
     Done,
     /// In the dead-letter queue.
     Failed,
-    /// Cancelled.
+    /// By a client or an operator.
     Cancelled,
+}
+
+/// What a job is counted as: in its view, and among the retrying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// The view that shows it.
+    pub view: View,
+    /// Whether it waits for another attempt: queued or scheduled, with attempts charged to it.
+    pub retrying: bool,
+}
+
+impl From<&Job> for Counted {
+    fn from(job: &Job) -> Self {
+        let view = job.state.view();
+        Self { view, retrying: view.state() == StateName::Queued && job.attempts > 0 }
+    }
 }
 
 impl View {

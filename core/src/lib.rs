@@ -9,6 +9,10 @@
 //!
 //! Nothing here reads a clock, draws a random number or blocks: time comes in as [`Now`] or
 //! [`Wall`], jitter is a hash of the lease token, and the driver does the waiting.
+//!
+//! The book explains the [words](../../book/CONCEPTS.html), what is
+//! [promised](../../book/GUARANTEES.html), and the [states](../../book/STATE_MACHINE.html) of a
+//! job; it has the [map of the code](../../book/ARCHITECTURE.html), too.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -17,7 +21,9 @@ extern crate alloc;
 mod apply;
 mod attempt;
 mod bounded;
+pub mod bulk;
 mod demand;
+mod error_group;
 mod explain;
 mod figures;
 mod id;
@@ -31,6 +37,7 @@ mod queue;
 mod rank;
 mod rejected;
 mod retry;
+pub mod search;
 pub mod store;
 mod text;
 mod time;
@@ -39,19 +46,24 @@ mod transition;
 pub use apply::{Apply, Step as ApplyStep};
 pub use attempt::{Attempt, AttemptOutcome};
 pub use bounded::{
-    Delay, JobTimeout, LeaseLength, MaxQueued, MaxRetries, MaxRunning, OutOfRange, Priority,
+    Delay, JobTimeout, JobsPerSecond, LeaseLength, MaxQueued, MaxRetries, MaxRunning, OutOfRange,
+    Priority,
 };
 pub use demand::{Demand, DemandError, Kinds, Queues};
+pub use error_group::{
+    BadGroup, ErrorGroup, ErrorText, GroupId, GroupRow, GroupTally, Hours, QueueShare, Slot, Title,
+    TitlePart,
+};
 pub use explain::{Explanation, Reason, Surroundings, explain};
-pub use figures::{BadFigures, FigureSet, Figures, Span, Times};
-pub use id::{BatchId, Epoch, JobId, LeaseToken, ParseIdError, ProcessId, RequestId};
+pub use figures::{BadFigures, FigureSet, Figures, Gauge, Gauges, Span, Times};
+pub use id::{BatchId, BulkId, Epoch, JobId, LeaseToken, ParseIdError, ProcessId, RequestId};
 pub use idempotency::{Fingerprint, FingerprintBuilder, Idempotency, KeyRecord, KeyRuling};
-pub use job::{IndexKey, Job, LastVerdict, Lease, State, StateName, View};
+pub use job::{Counted, IndexKey, Job, LastVerdict, Lease, State, StateName, View};
 pub use name::{
     IdempotencyKey, Kind, NameError, NameProblem, QueueName, SettingKey, SettingValue, WorkerId,
 };
 pub use new_job::{EnqueueRefused, NewJob, Policy, Receipt, Terms, When};
-pub use queue::{Counts, Gate, Queue, QueueRow, QueueSettings};
+pub use queue::{Counts, Gate, Pause, Queue, QueueRow, QueueSettings};
 pub use rank::Rank;
 pub use rejected::{Rejected, StaleReason};
 pub use retry::{RetryError, RetryPolicy, Strategy};

@@ -23,15 +23,15 @@ pub struct NameError {
 /// The rules of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NameProblem {
-    /// Nothing was given.
+    /// The text has no characters.
     #[error("must not be empty")]
     Empty,
     /// More than the limit.
     #[error("is {given} bytes long, at most {limit} are allowed")]
     TooLong {
-        /// How many bytes were given.
+        /// Length in bytes.
         given: usize,
-        /// How many are allowed.
+        /// Most bytes of a name of this field.
         limit: usize,
     },
     /// A name starts with something other than a letter or a digit.
@@ -45,7 +45,7 @@ pub enum NameProblem {
     BadCharacter {
         /// The character.
         given: char,
-        /// Its offset in bytes.
+        /// Offset of the character in bytes.
         at: usize,
         /// The allowed characters, for the message.
         allowed: &'static str,
@@ -53,7 +53,7 @@ pub enum NameProblem {
     /// The name is used by a route of the HTTP API.
     #[error("must not be {name:?}: that name is used by a route of the HTTP API")]
     Reserved {
-        /// The name.
+        /// The reserved name.
         name: &'static str,
     },
 }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use thiserror::Error;
 
-use crate::limits::{KINDS_PER_QUEUE, MAX_AHEAD, QUEUES};
+use crate::limits::{ERROR_GROUPS, KINDS_PER_QUEUE, MAX_AHEAD, QUEUES};
 use crate::store::TooManyQueues;
 use crate::{
     Delay, Epoch, Fingerprint, FingerprintBuilder, Idempotency, Job, JobId, JobTimeout, Kind,
@@ -73,6 +73,8 @@ pub struct Policy {
     pub idempotency_window: Millis,
     /// Maximum number of queues of the store. The queue `default` is made in any case.
     pub max_queues: usize,
+    /// Maximum number of error groups of the store.
+    pub max_error_groups: usize,
 }
 
 impl Default for Policy {
@@ -84,6 +86,7 @@ impl Default for Policy {
             retry: RetryPolicy::default(),
             idempotency_window: Millis::hours(24),
             max_queues: QUEUES,
+            max_error_groups: ERROR_GROUPS,
         }
     }
 }
@@ -238,7 +241,7 @@ impl NewJob {
             kind: self.kind.clone(),
             priority: self.priority,
             rank: Rank::new(self.priority, run_at, id),
-            state: State::Queued { ready: run_at <= now, spent: None },
+            state: State::Queued { ready: run_at <= now, last_verdict: None },
             attempts: 0,
             max_retries: terms.max_retries,
             epoch: Epoch::NEVER,

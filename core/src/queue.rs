@@ -1,9 +1,11 @@
 //! Queues: their settings and their counters.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::{
-    JobTimeout, Kind, LeaseLength, MaxQueued, MaxRetries, MaxRunning, QueueName, RetryPolicy, View,
+    Counted, JobTimeout, Kind, LeaseLength, MaxQueued, MaxRetries, MaxRunning, QueueName,
+    RetryPolicy, View, Wall,
 };
 
 /// A queue as it is stored.
@@ -12,7 +14,7 @@ pub struct Queue {
     /// Unique within a store.
     pub name: QueueName,
     /// While set, no job of the queue is claimed.
-    pub paused: bool,
+    pub paused: Option<Pause>,
     /// Limits, and defaults for jobs that do not set an option.
     pub settings: QueueSettings,
 }
@@ -20,13 +22,18 @@ pub struct Queue {
 impl Queue {
     /// A queue without settings.
     pub fn new(name: QueueName) -> Self {
-        Self { name, paused: false, settings: QueueSettings::default() }
+        Self { name, paused: None, settings: QueueSettings::default() }
+    }
+
+    /// Whether it is paused.
+    pub fn is_paused(&self) -> bool {
+        self.paused.is_some()
     }
 
     /// Whether another job may start while `running` jobs run.
     pub fn gate(&self, running: u64) -> Gate {
         match self.settings.concurrency {
-            _ if self.paused => Gate::Paused,
+            _ if self.is_paused() => Gate::Paused,
             Some(most) if running >= u64::from(most.get()) => Gate::Full,
             _ => Gate::Open,
         }
@@ -35,7 +42,7 @@ impl Queue {
     /// Whether it is neither paused nor has settings: without jobs, it holds nothing, and making it
     /// again gives the same queue.
     pub fn is_plain(&self) -> bool {
-        !self.paused && self.settings == QueueSettings::default()
+        !self.is_paused() && self.settings == QueueSettings::default()
     }
 
     /// Whether it has a limit, so that its counters have to be read.
@@ -49,10 +56,19 @@ impl Queue {
     }
 }
 
+/// Since when a queue is paused, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pause {
+    /// When it was paused; `None` if that was before stores kept it.
+    pub at: Option<Wall>,
+    /// Who paused it, as [`Admin::Pause`](crate::store::Admin::Pause) said.
+    pub by: Option<Arc<str>>,
+}
+
 /// Whether jobs of a queue may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// They may.
+    /// Ready jobs can be claimed.
     Open,
     /// The queue is paused.
     Paused,
@@ -84,24 +100,38 @@ impl QueueSettings {
     }
 }
 
-/// Number of jobs per [`View`].
+/// Number of jobs per [`View`], and of those that wait for another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts([u64; View::ALL.len()]);
+pub struct Counts {
+    views: [u64; View::ALL.len()],
+    retrying: u64,
+}
 
 impl Counts {
-    /// From counts in the order of [`View::ALL`].
-    pub const fn new(counts: [u64; View::ALL.len()]) -> Self {
-        Self(counts)
+    /// From counts in the order of [`View::ALL`]; none is retrying.
+    pub const fn new(views: [u64; View::ALL.len()]) -> Self {
+        Self { views, retrying: 0 }
+    }
+
+    /// The same with this number of retrying jobs.
+    #[must_use]
+    pub const fn with_retrying(self, retrying: u64) -> Self {
+        Self { retrying, ..self }
     }
 
     /// Number of jobs in a view.
     pub fn get(&self, view: View) -> u64 {
-        self.0[view.index()]
+        self.views[view.index()]
+    }
+
+    /// Number of jobs that wait for another attempt: queued or scheduled, with attempts charged.
+    pub fn retrying(&self) -> u64 {
+        self.retrying
     }
 
     /// Number of queued and scheduled jobs.
     pub fn waiting(&self) -> u64 {
-        self.get(View::Queued) + self.get(View::Scheduled)
+        self.get(View::Queued).saturating_add(self.get(View::Scheduled))
     }
 
     /// Whether all counts are zero.
@@ -111,25 +141,30 @@ impl Counts {
 
     /// Number of jobs in all views.
     pub fn all(&self) -> u64 {
-        self.0.iter().sum()
+        self.views.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Adds one job to a view.
-    pub fn add(&mut self, view: View) {
-        self.0[view.index()] += 1;
+    /// Adds one job.
+    pub fn add(&mut self, job: Counted) {
+        let count = &mut self.views[job.view.index()];
+        *count = count.saturating_add(1);
+        self.retrying = self.retrying.saturating_add(job.retrying.into());
     }
 
-    /// Removes one job from a view; stays at zero.
-    pub fn take(&mut self, view: View) {
-        self.0[view.index()] = self.0[view.index()].saturating_sub(1);
+    /// Removes one job; stays at zero.
+    pub fn take(&mut self, job: Counted) {
+        let count = &mut self.views[job.view.index()];
+        *count = count.saturating_sub(1);
+        self.retrying = self.retrying.saturating_sub(job.retrying.into());
     }
 
-    /// The sums, view by view.
+    /// The sums, counter by counter.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         for view in View::ALL {
-            self.0[view.index()] += other.get(view);
+            self.views[view.index()] = self.get(view).saturating_add(other.get(view));
         }
+        self.retrying = self.retrying.saturating_add(other.retrying);
         self
     }
 }

@@ -1,4 +1,4 @@
-//! Why an event was refused, and what became of the lease behind a stale token.
+//! Why an event was refused, and how the lease behind a stale token ended.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use crate::{Epoch, EventName, Job, LastVerdict, StateName, Wall};
 /// Why an event was refused. The job is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Rejected {
-    /// The token is not, or no longer, the one the job is held by.
+    /// The token is not that of the current lease.
     #[error(
         "the lease is lost: {}; the job is {state} at epoch {epoch}; \
          drop the work, and do not report it again", reason.detail()
@@ -17,41 +17,41 @@ pub enum Rejected {
     Stale {
         /// How the lease of the token ended.
         reason: StaleReason,
-        /// Where the job is.
+        /// Current state of the job.
         state: StateName,
-        /// The epoch of its latest claim.
+        /// Epoch of the latest claim of the job.
         epoch: Epoch,
     },
     /// The event has no meaning in this state.
     #[error("cannot {event} a job that is {state}")]
     Illegal {
-        /// What was wanted.
+        /// The refused event.
         event: EventName,
-        /// Where the job is.
+        /// Current state of the job.
         state: StateName,
     },
-    /// It is not due yet.
+    /// The job is scheduled for later.
     #[error("not due before {run_at}")]
     NotDue {
-        /// When it will be.
+        /// Start of the first instant at which it can be claimed.
         run_at: Wall,
     },
-    /// Its queue is paused.
+    /// The gate of its queue is [`Gate::Paused`](crate::Gate::Paused).
     #[error("its queue is paused")]
     QueuePaused,
-    /// As many jobs of its queue run as may.
-    #[error("as many jobs of its queue run as its concurrency allows")]
+    /// Its queue is at its concurrency limit.
+    #[error("its queue is at its concurrency limit")]
     ConcurrencyFull,
-    /// It was run as often as it may be.
+    /// All attempts that its policy allows were made.
     #[error("all {attempts} attempts are used up")]
     AttemptsUsedUp {
-        /// How often.
+        /// Attempts used.
         attempts: u32,
     },
-    /// Its lease still runs.
+    /// Its lease has not expired.
     #[error("its lease runs until {until}")]
     NotExpired {
-        /// Until when.
+        /// Expiry of the lease.
         until: Wall,
     },
 }
@@ -90,8 +90,8 @@ impl StaleReason {
     }
 
     /// How the lease with this epoch ended, which holds the job no longer.
-    pub(crate) fn of(job: &Job, epoch: Epoch) -> Self {
-        match job.state.spent() {
+    pub fn of(job: &Job, epoch: Epoch) -> Self {
+        match job.state.last_verdict() {
             // An older lease has left no trace in the row. It was claimed again after it ran out,
             // unless its holder gave it up, in which case it has no reason to report once more.
             _ if epoch != job.epoch => Self::Expired,

@@ -16,7 +16,7 @@ pub enum RetryError {
     TooLong {
         /// `initial_ms` or `cap_ms`.
         field: &'static str,
-        /// What was given.
+        /// The time in the request.
         given: Millis,
         /// The longest allowed.
         limit: Millis,
@@ -24,13 +24,13 @@ pub enum RetryError {
     /// A factor below 1 or above 100.
     #[error("retry.factor must be between 1 and 100, not {}.{:03}", given / 1_000, given % 1_000)]
     Factor {
-        /// What was given, in thousandths.
+        /// The given factor, in thousandths.
         given: u32,
     },
     /// A jitter above 1.
     #[error("retry.jitter must be between 0 and 1, not {}.{:03}", given / 1_000, given % 1_000)]
     Jitter {
-        /// What was given, in thousandths.
+        /// The given factor, in thousandths.
         given: u32,
     },
 }
@@ -124,7 +124,7 @@ impl RetryPolicy {
         Self::new(strategy, Millis::new(initial), Millis::new(cap), jitter).ok()
     }
 
-    /// How the wait grows.
+    /// How the delay grows from attempt to attempt.
     pub fn strategy(&self) -> Strategy {
         self.strategy
     }

@@ -11,21 +11,21 @@ use crate::limits::PAYLOAD_BYTES;
 /// Why a text cannot be a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PayloadError {
-    /// It exceeds the limit.
+    /// The text is longer than [`PAYLOAD_BYTES`].
     #[error(
         "the payload is {given} bytes long, at most {limit} are allowed; store large data \
              elsewhere and enqueue a reference to it"
     )]
     TooLarge {
-        /// How many bytes were given.
+        /// Length in bytes.
         given: usize,
-        /// How many are allowed.
+        /// [`PAYLOAD_BYTES`].
         limit: usize,
     },
     /// It contains a NUL character, which JSON does not allow and not every store can keep.
     #[error("the payload holds a NUL character at byte {at}; JSON writes it as \\u0000")]
     Nul {
-        /// Its offset in bytes.
+        /// Offset of the character in bytes.
         at: usize,
     },
 }

@@ -105,7 +105,7 @@ impl Wall {
         Self(self.0.saturating_sub_unsigned(length.0))
     }
 
-    /// How long after `earlier` this is; zero if it is not after.
+    /// The time since `earlier`; zero if it is not earlier.
     pub const fn since(self, earlier: Self) -> Millis {
         if self.0 <= earlier.0 { Millis::ZERO } else { Millis(self.0.abs_diff(earlier.0)) }
     }
@@ -143,7 +143,7 @@ impl Mono {
         Self(self.0.saturating_add(length.0))
     }
 
-    /// How long after `earlier` this is; zero if it is not after.
+    /// The time since `earlier`; zero if it is not earlier.
     pub const fn since(self, earlier: Self) -> Millis {
         Millis(self.0.saturating_sub(earlier.0))
     }

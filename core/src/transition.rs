@@ -8,14 +8,14 @@ use core::fmt;
 
 use crate::limits::{CLOCK_STEP, ERROR_BYTES};
 use crate::{
-    Delay, Epoch, Excerpt, Gate, Job, LastVerdict, Lease, LeaseLength, Millis, Payload, Rank,
-    Rejected, StaleReason, State, StateName, Wall, WorkerId,
+    Delay, Epoch, ErrorGroup, ErrorText, Excerpt, Gate, Job, LastVerdict, Lease, LeaseLength,
+    Millis, Payload, Rank, Rejected, StaleReason, State, StateName, Wall, WorkerId, attempt,
 };
 
 /// What can happen to a job.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
-    /// It has fallen due.
+    /// A scheduled job's `run_at` is reached.
     FallDue,
     /// A worker takes it.
     Claim(&'a Claim),
@@ -23,7 +23,7 @@ pub enum Event<'a> {
     Settle {
         /// The epoch of the holder's token.
         epoch: Epoch,
-        /// The verdict.
+        /// As reported by the holder.
         verdict: &'a Verdict,
     },
     /// The holder of a lease extends it.
@@ -54,7 +54,7 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// Its name.
+    /// The name used in messages.
     pub fn name(&self) -> EventName {
         match self {
             Self::FallDue => EventName::FallDue,
@@ -71,9 +71,9 @@ impl Event<'_> {
 /// A worker taking a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Who.
+    /// The worker that gets the lease.
     pub worker: WorkerId,
-    /// For how long, if not for the job's own visibility timeout.
+    /// Length of the lease; `None` for the job's own visibility timeout.
     pub length: Option<LeaseLength>,
     /// How long its holder may keep the lease beyond the timeout of the attempt, to stop it: zero
     /// for a holder that does not stop itself.
@@ -85,19 +85,19 @@ pub struct Claim {
 /// What the holder of a lease reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It ran well.
+    /// The attempt completed.
     Complete {
         /// The result of the job, if it returned one.
         result: Option<Payload>,
     },
-    /// It failed.
+    /// The attempt failed.
     Fail(Box<Failure>),
-    /// Not now: put off, and the attempt given back.
+    /// Postpone the job; the attempt is not charged.
     Snooze {
-        /// For how long.
+        /// Time until the job is due again.
         delay: Delay,
     },
-    /// Not by us: given back, and the attempt with it.
+    /// Return the job to its queue; the attempt is not charged.
     Release,
 }
 
@@ -115,9 +115,9 @@ impl Verdict {
 /// A failed attempt, as its worker reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// In what way.
+    /// Reported, timed out or panicked.
     pub kind: FailureKind,
-    /// What went wrong, for people.
+    /// The error message, for people.
     pub error: Excerpt,
     /// Whether another attempt may help.
     pub retryable: bool,
@@ -169,11 +169,11 @@ impl Failure {
 /// In what way an attempt failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// It said so.
+    /// The worker reported an error.
     Failed,
     /// It ran longer than its timeout.
     TimedOut,
-    /// It panicked.
+    /// The handler panicked.
     Panicked,
 }
 
@@ -217,7 +217,7 @@ impl EventName {
             Self::Heartbeat => "heartbeat",
             Self::Expire => "expire",
             Self::Cancel => "cancel",
-            Self::Replay => "replay",
+            Self::Replay => "retry",
             Self::Delete => "delete",
         }
     }
@@ -270,8 +270,8 @@ pub fn transition(job: &Job, event: Event<'_>, now: Wall) -> Result<Step, Reject
 
 fn fall_due(job: &Job, now: Wall) -> Result<Step, Rejected> {
     match job.state {
-        State::Queued { ready: false, spent } if job.run_at <= now => {
-            Ok(moved(job, now, State::Queued { ready: true, spent }))
+        State::Queued { ready: false, last_verdict } if job.run_at <= now => {
+            Ok(moved(job, now, State::Queued { ready: true, last_verdict }))
         }
         State::Queued { ready: false, .. } => Err(Rejected::NotDue { run_at: job.run_at }),
         State::Queued { ready: true, .. } => Ok(Step::Repeated(StateName::Queued)),
@@ -312,7 +312,7 @@ fn settle(job: &Job, epoch: Epoch, verdict: &Verdict, now: Wall) -> Result<Step,
         return stale(job, epoch);
     }
     if job.lease().is_none() {
-        let repeated = job.state.spent().and_then(|spent| spent.repeated(verdict));
+        let repeated = job.state.last_verdict().and_then(|last| last.repeated(verdict));
         return repeated.map_or_else(|| stale(job, epoch), |answer| Ok(Step::Repeated(answer)));
     }
     match verdict {
@@ -329,7 +329,10 @@ fn settle(job: &Job, epoch: Epoch, verdict: &Verdict, now: Wall) -> Result<Step,
 }
 
 fn fail(job: &Job, failure: &Failure, now: Wall) -> Job {
-    let dead = |spent| State::Failed { finished_at: now, spent: Some(spent) };
+    let dead = |last_verdict| {
+        let group = ErrorGroup::of(&job.kind, &ErrorText::of_failure(failure)).id;
+        State::Failed { finished_at: now, last_verdict: Some(last_verdict), group }
+    };
     if !failure.retryable {
         return with(job, now, dead(LastVerdict::Permanent));
     }
@@ -341,14 +344,14 @@ fn fail(job: &Job, failure: &Failure, now: Wall) -> Job {
     requeue(job, now, now.plus(wait), Some(LastVerdict::Retried))
 }
 
-fn give_back(job: &Job, now: Wall, run_at: Wall, spent: LastVerdict) -> Job {
-    let mut next = requeue(job, now, run_at, Some(spent));
+fn give_back(job: &Job, now: Wall, run_at: Wall, last_verdict: LastVerdict) -> Job {
+    let mut next = requeue(job, now, run_at, Some(last_verdict));
     next.attempts = job.attempts.saturating_sub(1);
     next
 }
 
-fn requeue(job: &Job, now: Wall, run_at: Wall, spent: Option<LastVerdict>) -> Job {
-    let mut next = with(job, now, State::Queued { ready: run_at <= now, spent });
+fn requeue(job: &Job, now: Wall, run_at: Wall, last_verdict: Option<LastVerdict>) -> Job {
+    let mut next = with(job, now, State::Queued { ready: run_at <= now, last_verdict });
     next.run_at = run_at;
     next.rank = Rank::new(job.priority, run_at, job.id);
     next
@@ -408,22 +411,25 @@ fn expire(job: &Job, trusted_since: Option<Wall>, dead: bool, now: Wall) -> Resu
     if !dead && until > now {
         return Err(Rejected::NotExpired { until });
     }
-    // An attempt that has had its time has failed, whoever runs it, and waits like any that fails.
+    // An attempt that has had its time has failed, whichever worker runs it, and waits like any
+    // that fails.
     let timed_out = attempt_end(job, trusted_since, now).is_some_and(|end| end <= now);
-    let spent = timed_out.then_some(LastVerdict::TimedOut);
+    let last_verdict = timed_out.then_some(LastVerdict::TimedOut);
     if job.has_attempts_left() {
         let wait =
             if timed_out { job.retry.backoff(job.attempts, job.token()) } else { Millis::ZERO };
-        return Ok(Step::Moved(requeue(job, now, now.plus(wait), spent)));
+        return Ok(Step::Moved(requeue(job, now, now.plus(wait), last_verdict)));
     }
-    Ok(moved(job, now, State::Failed { finished_at: now, spent }))
+    let (_, text) = attempt::lost(job, timed_out, dead);
+    let group = ErrorGroup::of(&job.kind, &ErrorText::of_message(&text)).id;
+    Ok(moved(job, now, State::Failed { finished_at: now, last_verdict, group }))
 }
 
 fn cancel(job: &Job, now: Wall) -> Result<Step, Rejected> {
     match job.state {
         State::Queued { .. } | State::Processing(_) => {
-            let spent = job.state.spent();
-            Ok(moved(job, now, State::Cancelled { finished_at: now, spent }))
+            let last_verdict = job.state.last_verdict();
+            Ok(moved(job, now, State::Cancelled { finished_at: now, last_verdict }))
         }
         State::Cancelled { .. } => Ok(Step::Repeated(StateName::Cancelled)),
         State::Done { .. } | State::Failed { .. } => illegal(job, EventName::Cancel),
@@ -432,8 +438,8 @@ fn cancel(job: &Job, now: Wall) -> Result<Step, Rejected> {
 
 fn replay(job: &Job, now: Wall) -> Result<Step, Rejected> {
     match job.state {
-        State::Failed { spent, .. } | State::Cancelled { spent, .. } => {
-            let mut next = requeue(job, now, now, spent);
+        State::Failed { last_verdict, .. } | State::Cancelled { last_verdict, .. } => {
+            let mut next = requeue(job, now, now, last_verdict);
             next.attempts = 0;
             next.generation = job.generation.saturating_add(1);
             Ok(Step::Moved(next))

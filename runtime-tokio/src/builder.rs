@@ -22,7 +22,7 @@ use crate::metrics::{TaskFigures, WriterFigures};
 use crate::new_job::millis;
 use crate::queue::Queue;
 use crate::reads::Readers;
-use crate::shared::{ClockWaker, NewsWaker, Shared, StoreCallTimer, Tickets};
+use crate::shared::{ClockWaker, CurrentDurability, NewsWaker, Shared, StoreCallTimer, Tickets};
 use crate::sync::{Mailbox, Mutex, Outbox, Slots, Weight};
 use crate::watch::{Events, Watchers};
 use crate::{Context, IntoVerdict, StartError, deliver, lease_timer, pool, supervise, writer};
@@ -87,7 +87,7 @@ where
             workers: None,
             clock: Arc::new(SystemClock),
             policy: Policy::default(),
-            retention: Retention::default(),
+            retention: Retention::USUAL,
             room: Weight { items: limits.batch, bytes: MAILBOX_BYTES },
             limits,
             presence: None,
@@ -155,7 +155,9 @@ where
         self
     }
 
-    /// How long finished jobs are kept before they are purged.
+    /// The age at which finished jobs are purged: [`Retention::USUAL`] unless set, which is 7 days
+    /// for done and cancelled jobs and 30 days for dead letters. [`Retention::default`] keeps all
+    /// for ever.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
@@ -263,6 +265,9 @@ where
         let handlers = self.named_handlers()?;
         let config = self.config(&handlers)?;
         let (shared, slots) = (self.shared(&config, !handlers.is_empty())?, config.worker.slots);
+        if let Some(seal) = shared.readers.seal() {
+            return Err(StartError::Sealed(seal));
+        }
         shared.clock.notify(Waker::from(Arc::new(ClockWaker(Arc::downgrade(&shared)))));
         if config.change_check.is_some() {
             let waker = NewsWaker(Arc::downgrade(&shared));
@@ -356,7 +361,7 @@ where
             watchers: Watchers::default(),
             events: Events::new(self.event_buffer),
             undelivered_changes: AtomicUsize::new(0),
-            durability: self.store.durability(),
+            durability: CurrentDurability::new(self.store.durability()),
             worker: config.worker.id.clone(),
             has_handlers,
             workers: AtomicUsize::new(workers),

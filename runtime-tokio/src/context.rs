@@ -133,7 +133,7 @@ impl Attempt {
         match reason {
             StopReason::LeaseLost => grace.min(self.lease_length().time_to_end()),
             // It is dropped at the deadline of the shutdown. The machine waits a moment longer, for
-            // what is recorded then, and for what was told to stop only at the deadline.
+            // what is recorded then, and for what was asked to stop only at the deadline.
             StopReason::Shutdown => {
                 let now = self.shared.clock.now().mono;
                 let deadline = self.shared.drain.borrow().unwrap_or(now);
@@ -196,7 +196,7 @@ impl Context {
     }
 
     /// Whether the runtime shuts down. Nothing is asked of this attempt yet: it may end by itself,
-    /// and is told to stop one [grace](crate::Builder::stop_grace) before the deadline.
+    /// and is asked to stop one [grace](crate::Builder::stop_grace) before the deadline.
     pub fn is_draining(&self) -> bool {
         self.attempt.shared.drain.borrow().is_some()
     }
@@ -232,18 +232,21 @@ impl Context {
     /// Extends the lease now, and fails if it was lost: a check before a step that cannot be
     /// undone. The runtime extends the leases of running handlers by itself as well.
     pub async fn heartbeat(&self) -> Result<LeaseExtended, ReportError> {
-        self.beat(None).await
+        self.send_heartbeat(None).await
     }
 
     /// Like [`heartbeat`](Context::heartbeat), and sets the length of the lease from now on.
     pub async fn heartbeat_for(&self, length: Duration) -> Result<LeaseExtended, ReportError> {
         let length = LeaseLength::new(millis(length));
-        self.beat(Some(length.unwrap_or(LeaseLength::MAX))).await
+        self.send_heartbeat(Some(length.unwrap_or(LeaseLength::MAX))).await
     }
 
-    async fn beat(&self, extend: Option<LeaseLength>) -> Result<LeaseExtended, ReportError> {
-        let beat = Heartbeat { token: self.attempt.token(), extend, progress: None };
-        self.queue().heartbeat(beat).await
+    async fn send_heartbeat(
+        &self,
+        extend: Option<LeaseLength>,
+    ) -> Result<LeaseExtended, ReportError> {
+        let heartbeat = Heartbeat { token: self.attempt.token(), extend, progress: None };
+        self.queue().heartbeat(heartbeat).await
     }
 
     /// A handle of the runtime, for example to enqueue further jobs.
@@ -256,36 +259,38 @@ impl Context {
 #[derive(Debug)]
 pub(crate) struct RunningJob {
     attempt: Arc<Attempt>,
+    begun: bool,
     reported: bool,
 }
 
 impl RunningJob {
     pub(crate) fn new(attempt: Arc<Attempt>) -> Self {
-        Self { attempt, reported: false }
+        Self { attempt, begun: false, reported: false }
+    }
+
+    /// Its handler is called next.
+    pub(crate) fn begin(&mut self) {
+        self.begun = true;
     }
 
     pub(crate) fn attempt(&self) -> &Arc<Attempt> {
         &self.attempt
     }
 
-    /// Reports that the attempt never began.
-    pub(crate) fn unbegun(mut self) {
-        self.reported = true;
-        self.give_back();
-    }
-
-    fn give_back(&self) {
-        let token = self.attempt.token();
-        self.attempt.shared.input(Input::Stopped { token, reason: None });
-    }
-
     /// Reports a verdict; `None` if the attempt was stopped without one.
     pub(crate) fn report(mut self, verdict: Option<Verdict>) {
         self.reported = true;
+        self.send(verdict);
+    }
+
+    fn send(&self, verdict: Option<Verdict>) {
         let token = self.attempt.token();
+        // The reason of the stop decides whether the attempt is charged. One that never began has
+        // none.
+        let reason = self.attempt.stop_reason().filter(|_| self.begun);
         self.attempt.shared.input(match verdict {
             Some(verdict) => Input::Report { token, verdict },
-            None => Input::Stopped { token, reason: self.attempt.stop_reason() },
+            None => Input::Stopped { token, reason },
         });
     }
 }
@@ -293,7 +298,59 @@ impl RunningJob {
 impl Drop for RunningJob {
     fn drop(&mut self) {
         if !self.reported {
-            self.give_back();
+            self.send(None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use tokio::runtime::Builder;
+    use windlass_core::StateName;
+    use windlass_store_memory::MemoryStore;
+
+    use super::*;
+    use crate::sync::lock;
+    use crate::{ManualClock, NewJob, Runtime};
+
+    /// The timer of leases may stop an attempt just before it learns of a longer lease. The end of
+    /// the tokio runtime then drops a handler that the machine takes to run.
+    #[test]
+    fn an_attempt_that_lost_its_lease_is_charged_if_the_tokio_runtime_is_dropped() {
+        let (store, clock) = (MemoryStore::new(), ManualClock::new());
+        let image = store.another();
+        let outside = Builder::new_current_thread().enable_all().build().unwrap();
+        let inside = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (send, mut received) = tokio::sync::mpsc::unbounded_channel();
+        let queue = {
+            let _entered = inside.enter();
+            let handler = move |(): (), ctx: Context| {
+                let send = send.clone();
+                async move {
+                    send.send(None).unwrap();
+                    send.send(Some(ctx.stopping().await)).unwrap();
+                    std::future::pending::<()>().await;
+                }
+            };
+            let builder = Runtime::builder(store).clock(clock.clone());
+            builder.handler("work", handler).start().unwrap()
+        };
+        let work = NewJob::of("work", &()).unwrap().max_retries(0);
+        let id = outside.block_on(queue.enqueue(work)).unwrap().id;
+        assert_eq!(received.blocking_recv(), Some(None));
+        let attempt = lock(&queue.shared().attempts).values().find_map(Weak::upgrade).unwrap();
+        attempt.stop(StopReason::LeaseLost);
+        assert_eq!(received.blocking_recv(), Some(Some(StopReason::LeaseLost)));
+        drop((inside, attempt, queue));
+        outside.block_on(async {
+            let builder = Runtime::builder(image).clock(clock.clone());
+            let again = builder.handler("work", |(): (), _: Context| async {}).start().unwrap();
+            let detail = again.wait(id).await.unwrap();
+            assert_eq!(detail.job.state.name(), StateName::Failed, "its one attempt is used up");
+            let error = detail.last_error.unwrap();
+            assert!(error.as_str().contains("could not be extended"), "{error:?}");
+        });
     }
 }

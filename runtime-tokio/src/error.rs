@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 use windlass_core::machine::Refused;
-use windlass_core::store::{AdminRefused, Cause, JobRefused, StoreError};
+use windlass_core::store::{AdminRefused, Cause, JobRefused, Seal, StoreError};
 use windlass_core::{EnqueueRefused, JobId, NameError};
 
 use crate::InvalidJob;
@@ -76,7 +76,7 @@ pub enum ReportError {
     Unserved(#[from] Unserved),
 }
 
-/// Why a read failed.
+/// A read was not made, or failed in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReadError {
     /// The store failed.
@@ -127,6 +127,9 @@ pub enum StartError {
     )]
     #[expect(missing_docs, reason = "the fields are counts")]
     WorkerCount { handlers: usize, workers: usize },
+    /// The store was moved or is being moved to another one.
+    #[error("{0}")]
+    Sealed(Seal),
     /// The store could not open its readers.
     #[error("cannot open readers of the store: {0}")]
     Store(#[from] StoreError),

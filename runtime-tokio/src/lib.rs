@@ -38,6 +38,10 @@
 //! * [`NewJob`], [`Context`], [`JobError`]: a job to enqueue; the context and errors of a handler.
 //! * [`testing`], [`ManualClock`]: tests that control time.
 //! * [`Metrics`], [`Health`], [`EventStream`]: monitoring.
+//!
+//! The [guide](../../book/LIBRARY.html) has more, and [how to test](../../book/TESTING.html) code
+//! that uses this: `docs/LIBRARY.md` and `docs/TESTING.md` in the repository, which `mdbook build`
+//! puts beside these pages.
 #![forbid(unsafe_code)]
 
 mod builder;
@@ -78,3 +82,16 @@ pub use reads::Reads;
 pub use supervise::Health;
 pub use watch::{Event, EventStream};
 pub use windlass_core as core;
+
+/// The programs in these documents are compiled, and run unless they say `no_run`.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../../docs/LIBRARY.md")]
+    struct Library;
+
+    #[doc = include_str!("../../docs/TESTING.md")]
+    struct Testing;
+}

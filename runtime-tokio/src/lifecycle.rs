@@ -77,7 +77,7 @@ impl Shared {
             }
             () = self.clock.sleep(latest) => {
                 self.stop_attempts(StopReason::Shutdown, |_| true);
-                let cause = Cause::new("the writer did not end: a call of the store is stuck");
+                let cause = Cause::new("the writer did not end: a store call has not returned");
                 let (left, cause) = (self.running(), Some(cause));
                 Report { left, forced: true, cause, ..Report::default() }
             }

@@ -66,7 +66,7 @@ async fn work(shared: &Shared, handlers: &Handlers, worker: usize) {
     }
 }
 
-async fn run_one(handlers: &Handlers, running_job: RunningJob) {
+async fn run_one(handlers: &Handlers, mut running_job: RunningJob) {
     let attempt = Arc::clone(running_job.attempt());
     let started = attempt.shared.clock.micros();
     let handler = handlers.get(&attempt.job.kind);
@@ -74,8 +74,9 @@ async fn run_one(handlers: &Handlers, running_job: RunningJob) {
     // claimed.
     let (Some(handler), None) = (handler, attempt.stop_reason()) else {
         log(None, attempt.stop_reason());
-        return running_job.unbegun();
+        return running_job.report(None);
     };
+    running_job.begin();
     match &**handler {
         Handler::Async(run) => {
             let begun = caught(|| run(&attempt.payload, Context::new(Arc::clone(&attempt))));
@@ -167,12 +168,18 @@ fn is_passing(verdict: &Verdict) -> bool {
 
 fn log(verdict: Option<&Verdict>, stop_reason: Option<StopReason>) {
     match verdict {
-        Some(Verdict::Complete { .. }) => tracing::debug!("completed"),
+        Some(Verdict::Complete { .. }) => tracing::debug!("attempt completed"),
         Some(Verdict::Fail(failure)) => {
-            tracing::warn!(error = failure.error.as_str(), retryable = failure.retryable, "failed");
+            tracing::warn!(
+                error = failure.error.as_str(),
+                retryable = failure.retryable,
+                "attempt failed"
+            );
         }
-        Some(Verdict::Snooze { delay }) => tracing::debug!(delay_ms = delay.get(), "snoozed"),
-        Some(Verdict::Release) | None => tracing::info!(reason = ?stop_reason, "stopped"),
+        Some(Verdict::Snooze { delay }) => {
+            tracing::debug!(delay_ms = delay.get(), "attempt snoozed");
+        }
+        Some(Verdict::Release) | None => tracing::info!(reason = ?stop_reason, "attempt stopped"),
     }
 }
 

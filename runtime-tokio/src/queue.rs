@@ -139,7 +139,7 @@ impl Queue {
 
     fn receipt(&self, receipt: windlass_core::Receipt) -> Receipt {
         let windlass_core::Receipt { id, duplicate, row } = receipt;
-        Receipt { id, duplicate, row, durability: self.shared.durability }
+        Receipt { id, duplicate, row, durability: self.shared.durability.get() }
     }
 
     // Reads.
@@ -273,7 +273,17 @@ impl Queue {
 
     /// Starts no job of this queue until it is resumed. Running jobs go on.
     pub async fn pause(&self, queue: &str) -> Result<windlass_core::Queue, CommandError> {
-        self.queue_command(Admin::Pause(QueueName::new(queue)?)).await
+        self.queue_command(Admin::pause(QueueName::new(queue)?)).await
+    }
+
+    /// The same, with the name of who does it: kept with the queue until it is resumed.
+    pub async fn pause_by(
+        &self,
+        queue: &str,
+        by: &str,
+    ) -> Result<windlass_core::Queue, CommandError> {
+        let (name, by) = (QueueName::new(queue)?, Some(by.into()));
+        self.queue_command(Admin::Pause { name, by }).await
     }
 
     /// Starts jobs of this queue again.
@@ -287,7 +297,20 @@ impl Queue {
         queue: &str,
         settings: QueueSettings,
     ) -> Result<windlass_core::Queue, CommandError> {
-        self.queue_command(Admin::SetQueue(QueueName::new(queue)?, settings)).await
+        self.queue_command(Admin::set_queue(QueueName::new(queue)?, settings)).await
+    }
+
+    /// Replaces the limits and defaults of a queue if they are still `expected`; otherwise it is
+    /// refused with [`AdminRefused::SettingsChanged`](windlass_core::store::AdminRefused). Of
+    /// several callers with the same expectation, on any process of the store, one succeeds.
+    pub async fn set_queue_from(
+        &self,
+        queue: &str,
+        expected: QueueSettings,
+        settings: QueueSettings,
+    ) -> Result<windlass_core::Queue, CommandError> {
+        let (name, expected) = (QueueName::new(queue)?, Some(Box::new(expected)));
+        self.queue_command(Admin::SetQueue { name, settings, expected }).await
     }
 
     /// Executes any operator command.
@@ -358,19 +381,25 @@ impl Queue {
     }
 
     /// Extends the lease of a remote worker.
-    pub async fn heartbeat(&self, beat: Heartbeat) -> Result<LeaseExtended, ReportError> {
-        match self.shared.ask(Request::Heartbeat(beat), true).await? {
+    pub async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<LeaseExtended, ReportError> {
+        match self.shared.ask(Request::Heartbeat(heartbeat), true).await? {
             Answer::LeaseExtended(result) => Ok(result?),
             other => Err(unexpected(&other).into()),
         }
     }
 
     /// Changes policy, retention, the number of workers or the period of their presence at run
-    /// time, or hints that another process has written. When the number of workers shrinks, running
-    /// jobs go on to their end. Without handlers it stays zero. Other inputs are ignored.
+    /// time, adds to its figures, or hints that another process has written. When the number of
+    /// workers shrinks, running jobs go on to their end. Without handlers it stays zero. Other
+    /// inputs are ignored.
     pub fn reconfigure(&self, input: Input) {
         let taken = match input {
-            Input::Policy(_) | Input::Retention(_) | Input::Presence(_) | Input::Changed => true,
+            Input::Policy(_)
+            | Input::Retention(_)
+            | Input::Presence(_)
+            | Input::Started
+            | Input::Gauges(_)
+            | Input::Changed => true,
             Input::Slots(_) => self.shared.has_handlers,
             _ => false,
         };
@@ -430,9 +459,10 @@ impl Queue {
         self.shared.mailbox.used().items
     }
 
-    /// What a stored job survives: a crash of the process, or of the machine.
+    /// What a job that is stored now survives: a crash of the process, of the machine, or the loss
+    /// of its disk. It can change while the queue runs, where the database fails over.
     pub fn durability(&self) -> Durability {
-        self.shared.durability
+        self.shared.durability.get()
     }
 
     /// Drains and stops: see [how it ends](Queue#how-it-ends). Returns at most one second after

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use windlass_core::store::{Cause, Reader, Store, StoreError};
+use windlass_core::store::{Cause, Reader, Seal, Store, StoreError};
 
 use crate::ReadError;
 use crate::shared::Shared;
@@ -81,6 +81,15 @@ impl Readers {
         Ok(Self { idle: Mutex::new(idle), free: Arc::new(Semaphore::new(READERS)) })
     }
 
+    /// The mark of a store that takes no batches. Where it cannot be read now, the store itself
+    /// refuses them. It is read on a thread of its own: a reader may drive an async runtime.
+    pub(crate) fn seal(&self) -> Option<Seal> {
+        let mut idle = lock(&self.idle);
+        let reader = idle.readers.first_mut()?;
+        let read = || reader.settings().ok().and_then(|settings| Seal::of(&settings));
+        std::thread::scope(|scope| scope.spawn(read).join().ok().flatten())
+    }
+
     /// Replaces the readers after the store was reopened. If new ones cannot be opened, the old
     /// ones stay, and their reads fail with the reason.
     pub(crate) fn renew<S>(&self, store: &S)
@@ -112,7 +121,7 @@ where
 
 /// A reader in use. Dropping it returns the reader to the pool, unless the pool was closed or
 /// renewed.
-struct Lent {
+struct BorrowedReader {
     readers: Arc<Readers>,
     reader: Option<AnyReader>,
     opened: u64,
@@ -120,7 +129,7 @@ struct Lent {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Lent {
+impl Drop for BorrowedReader {
     fn drop(&mut self) {
         let readers = &self.readers;
         let mut idle = lock(&readers.idle);
@@ -143,8 +152,9 @@ impl Readers {
             let mut idle = lock(&self.idle);
             (Some(idle.readers.pop().ok_or(ReadError::Stopped)?), idle.opened)
         };
-        let mut lent = Lent { readers: Arc::clone(self), reader, opened, _permit: permit };
-        let reading = tokio::task::spawn_blocking(move || match &mut lent.reader {
+        let mut borrowed =
+            BorrowedReader { readers: Arc::clone(self), reader, opened, _permit: permit };
+        let reading = tokio::task::spawn_blocking(move || match &mut borrowed.reader {
             Some(reader) => read(reader.as_mut()).map_err(ReadError::from),
             None => Err(ReadError::Stopped),
         });

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Wake};
 
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) events: Events,
     /// Changes of jobs that wait in the outbox for the delivery task.
     pub(crate) undelivered_changes: AtomicUsize,
-    pub(crate) durability: Durability,
+    pub(crate) durability: CurrentDurability,
     /// The id under which this process holds leases.
     pub(crate) worker: WorkerId,
     pub(crate) has_handlers: bool,
@@ -70,6 +70,26 @@ pub(crate) struct Shared {
     pub(crate) task_figures: TaskFigures,
     /// The attempts that ended; only with `TestQueue`.
     pub(crate) journal: Option<Mutex<Vec<Ran>>>,
+}
+
+/// What a commit survives now. It changes where the store connects to another server.
+#[derive(Debug)]
+pub(crate) struct CurrentDurability(AtomicU8);
+
+impl CurrentDurability {
+    pub(crate) fn new(durability: Durability) -> Self {
+        Self(AtomicU8::new(durability as u8))
+    }
+
+    pub(crate) fn set(&self, durability: Durability) {
+        self.0.store(durability as u8, Ordering::SeqCst);
+    }
+
+    pub(crate) fn get(&self) -> Durability {
+        let level = self.0.load(Ordering::SeqCst);
+        let higher = [Durability::Replicated, Durability::Synced];
+        higher.into_iter().find(|one| *one as u8 == level).unwrap_or(Durability::Memory)
+    }
 }
 
 /// A message to the writer.

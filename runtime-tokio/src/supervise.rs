@@ -135,7 +135,7 @@ async fn watch_one(shared: &Arc<Shared>) {
     while store_call.since() == Some(since) {
         if let Some(cause) = shared.late() {
             if !store_call.stuck.swap(true, Ordering::SeqCst) {
-                tracing::error!(%cause, "a call of the store is stuck");
+                tracing::error!(%cause, "a store call has not returned in time");
             }
             if store_call.since() != Some(since) {
                 store_call.stuck.store(false, Ordering::SeqCst);

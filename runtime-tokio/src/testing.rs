@@ -57,7 +57,7 @@ pub struct Ran {
     pub outcome: Outcome,
 }
 
-/// How an attempt ended.
+/// The verdict of an attempt, or what ended it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The job is done.

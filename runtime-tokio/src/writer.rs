@@ -204,7 +204,12 @@ where
                 }
                 self.machine.handle_news(clock.now(), result);
             }
+            StoreCall::Bulk => {
+                let result = self.store.plan_bulk();
+                self.machine.handle_bulk(clock.now(), result);
+            }
         }
+        self.shared.durability.set(self.store.durability());
         self.shared.store_call.end();
         self.note_health();
     }
@@ -254,7 +259,7 @@ where
                     self.out.push(Out::Run(run, stop_at));
                     self.group_commit.answered();
                 }
-                // Told at once, not behind what is delivered; unless the run is among that.
+                // Sent at once, not behind what is delivered; unless the run is among that.
                 Effect::Extended { token, stop_at } => match shared.attempt(token) {
                     Some(attempt) => attempt.extended(stop_at),
                     None => self.out.push(Out::Extended(token, stop_at)),

@@ -23,7 +23,7 @@ fn resident_mib() -> u64 {
 }
 
 /// Resets the peak of resident memory.
-fn forget_peak() {
+fn reset_peak() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
 }
 
@@ -37,9 +37,8 @@ fn status_mib(name: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1_024
 }
 
-/// [FAULTS 33]
 #[tokio::test]
-async fn a_hundred_thousand_jobs_due_at_one_instant_take_no_more_memory_and_starve_nobody() {
+async fn a_hundred_thousand_jobs_due_at_one_instant_take_no_more_memory_and_starve_no_other() {
     const WORKERS: usize = 1_024;
     // Waiting for the other test is not counted.
     let _alone = ALONE.lock().await;
@@ -65,7 +64,7 @@ async fn a_hundred_thousand_jobs_due_at_one_instant_take_no_more_memory_and_star
             queue.enqueue_many((0..10_000).map(|_| job())).await.unwrap();
         }
         let before = resident_mib();
-        forget_peak();
+        reset_peak();
         queue.clock().advance(hours(1));
         let urgent = NewJob::of("urgent", &()).unwrap().priority(10);
         let urgent = queue.enqueue(urgent).await.unwrap().id;
@@ -86,7 +85,6 @@ async fn a_hundred_thousand_jobs_due_at_one_instant_take_no_more_memory_and_star
     .await;
 }
 
-/// [FAULTS 41]
 #[tokio::test]
 async fn a_flood_takes_no_more_memory_than_there_is_room_and_workers_go_on() {
     const FLOOD: usize = 4_000;

@@ -85,7 +85,7 @@ async fn many_jobs_in_one_request_have_an_answer_each_and_too_many_are_refused()
 }
 
 #[tokio::test]
-async fn a_job_that_is_none_is_refused_before_anybody_is_asked() {
+async fn a_job_that_is_none_is_refused_before_the_store_is_asked() {
     within(async {
         let queue = idle_queue();
         let refused = queue.enqueue(job().priority(5_000)).await.unwrap_err();
@@ -143,14 +143,14 @@ async fn a_flood_is_refused_at_once_or_waits_and_workers_go_on() {
 #[tokio::test]
 async fn cancelling_a_running_job_stops_it_and_its_report_changes_nothing() {
     within(async {
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
         let (gate, mut pace) = paced();
         let queue = Runtime::builder(MemoryStore::new())
             .handler("work", move |(): (), ctx: Context| {
-                let tell = tell.clone();
+                let sender = sender.clone();
                 async move {
-                    tell.send(None).unwrap();
-                    tell.send(Some(ctx.stopping().await)).unwrap();
+                    sender.send(None).unwrap();
+                    sender.send(Some(ctx.stopping().await)).unwrap();
                 }
             })
             .handler("other", move |(): (), ctx: Context| gate.clone().run(ctx))
@@ -160,10 +160,10 @@ async fn cancelling_a_running_job_stops_it_and_its_report_changes_nothing() {
         pace.started().await;
         let before = queue.get(bystander).await.unwrap();
         let id = queue.enqueue(job()).await.unwrap().id;
-        assert_eq!(told.recv().await, Some(None));
+        assert_eq!(received.recv().await, Some(None));
         let cancelled = queue.cancel(id).await.unwrap();
         assert_eq!(cancelled.state.name(), StateName::Cancelled);
-        assert_eq!(told.recv().await, Some(Some(StopReason::Cancelled)));
+        assert_eq!(received.recv().await, Some(Some(StopReason::Cancelled)));
         assert_eq!(queue.get(bystander).await.unwrap(), before, "others are left alone");
         pace.go(1);
         queue.idle().await.unwrap();
@@ -176,7 +176,7 @@ async fn cancelling_a_running_job_stops_it_and_its_report_changes_nothing() {
 
         let replayed = queue.replay(id).await.unwrap();
         assert_eq!((replayed.attempts, replayed.generation), (0, 1));
-        assert_eq!(told.recv().await, Some(None), "it runs again");
+        assert_eq!(received.recv().await, Some(None), "it runs again");
         let refused = queue.replay(JobId::LAST).await.unwrap_err();
         assert!(matches!(refused, CommandError::Refused(_)), "{refused}");
     })
@@ -211,7 +211,7 @@ async fn a_wait_ends_with_the_verdict_whether_it_came_before_or_after() {
 }
 
 #[tokio::test]
-async fn a_wait_hears_of_a_verdict_that_another_process_gave() {
+async fn a_wait_ends_with_a_verdict_that_another_process_gave() {
     within(async {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("jobs.db");
@@ -258,7 +258,7 @@ async fn events_tell_every_change_in_order_and_say_when_some_were_left_out() {
         queue.pause("default").await.unwrap();
         let paused = loop {
             if let Some(Event::Queue(queue)) = events.next().await {
-                break queue.paused;
+                break queue.is_paused();
             }
         };
         assert!(paused);
@@ -428,7 +428,7 @@ fn standing() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn changes_that_nobody_takes_are_told_in_sum_once_there_are_too_many() {
+fn changes_that_are_not_taken_are_summed_up_once_there_are_too_many() {
     const JOBS: usize = 10_000;
     let tokio = standing();
     let (queue, mut events) = tokio.block_on(within(async {
@@ -450,15 +450,15 @@ fn changes_that_nobody_takes_are_told_in_sum_once_there_are_too_many() {
             assert_eq!(caller.await.unwrap().len(), JOBS, "answers are never left out");
         }
         queue.shutdown(seconds(5)).await;
-        let (mut told, mut sums) = (0, 0);
+        let (mut changes, mut sums) = (0, 0);
         while let Some(event) = events.next().await {
             match event {
-                Event::Job(_) => told += 1,
+                Event::Job(_) => changes += 1,
                 Event::Lagged(0) => sums += 1,
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!((told, sums), (7 * JOBS, 3), "65 536 changes are kept, or one batch more");
+        assert_eq!((changes, sums), (7 * JOBS, 3), "65 536 changes are kept, or one batch more");
     }));
 }
 

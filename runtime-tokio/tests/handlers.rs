@@ -1,4 +1,4 @@
-//! What becomes of what handlers do: results, errors, panics, timeouts, and what they cannot read.
+//! How attempts end: results, errors, panics, timeouts, and what they cannot read.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod common;
@@ -68,7 +68,7 @@ async fn a_retry_is_charged_a_snooze_is_not_and_a_permanent_error_ends_the_job()
 }
 
 #[tokio::test]
-async fn a_payload_that_cannot_be_decoded_fails_for_good_and_blocks_nobody() {
+async fn a_payload_that_cannot_be_decoded_fails_for_good_and_blocks_no_other() {
     within(async {
         let queue = TestQueue::start(
             Runtime::builder(MemoryStore::new())
@@ -94,7 +94,7 @@ async fn a_payload_that_cannot_be_decoded_fails_for_good_and_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn a_kind_without_a_handler_is_left_to_others_and_blocks_nobody() {
+async fn a_kind_without_a_handler_is_left_to_others_and_blocks_no_other() {
     within(async {
         let queue = TestQueue::start(
             Runtime::builder(MemoryStore::new())
@@ -213,18 +213,18 @@ async fn a_panic_before_the_first_await_or_while_a_handler_is_dropped_ends_no_wo
 }
 
 #[tokio::test]
-async fn a_job_over_its_timeout_is_told_then_dropped_and_its_attempt_fails() {
+async fn a_job_over_its_timeout_is_signalled_then_dropped_and_its_attempt_fails() {
     within(async {
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
         let queue = TestQueue::start(Runtime::builder(MemoryStore::new()).workers(1).handler(
             "slow",
             move |polite: bool, ctx: Context| {
-                let tell = tell.clone();
+                let sender = sender.clone();
                 async move {
                     assert_eq!(ctx.time_left(), Some(seconds(10)));
-                    tell.send("started".to_string()).unwrap();
+                    sender.send("started".to_string()).unwrap();
                     let reason = ctx.stopping().await;
-                    tell.send(format!("{reason:?}")).unwrap();
+                    sender.send(format!("{reason:?}")).unwrap();
                     if !polite {
                         std::future::pending::<()>().await;
                     }
@@ -236,9 +236,9 @@ async fn a_job_over_its_timeout_is_told_then_dropped_and_its_attempt_fails() {
         for polite in [true, false] {
             let job = NewJob::of("slow", &polite).unwrap().max_retries(0).timeout(seconds(10));
             let id = queue.enqueue(job).await.unwrap().id;
-            assert_eq!(told.recv().await.unwrap(), "started");
+            assert_eq!(received.recv().await.unwrap(), "started");
             queue.clock().advance(seconds(10));
-            assert_eq!(told.recv().await.unwrap(), format!("{:?}", StopReason::TimedOut));
+            assert_eq!(received.recv().await.unwrap(), format!("{:?}", StopReason::TimedOut));
             if !polite {
                 queue.clock().advance(seconds(1));
             }
@@ -252,7 +252,7 @@ async fn a_job_over_its_timeout_is_told_then_dropped_and_its_attempt_fails() {
 }
 
 #[tokio::test]
-async fn a_blocking_handler_runs_beside_the_tasks_and_hears_that_it_should_stop() {
+async fn a_blocking_handler_runs_beside_the_tasks_and_gets_the_stop_signal() {
     within(async {
         let (started, mut running) = tokio::sync::mpsc::unbounded_channel();
         let queue = TestQueue::start(

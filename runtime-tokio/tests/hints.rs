@@ -15,12 +15,12 @@ async fn a_job_enqueued_by_one_process_is_started_by_another_before_its_next_che
     within(async {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("jobs.db");
-        let (tell, mut started) = unbounded_channel();
+        let (sender, mut started) = unbounded_channel();
         let works = Runtime::builder(SqliteStore::open(&path).unwrap()).handler(
             "work",
             move |n: u32, _: Context| {
-                let tell = tell.clone();
-                async move { tell.send(n).unwrap() }
+                let sender = sender.clone();
+                async move { sender.send(n).unwrap() }
             },
         );
         let works = TestQueue::start(works).unwrap();

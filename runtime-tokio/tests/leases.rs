@@ -71,20 +71,20 @@ async fn a_verdict_that_cannot_be_written_is_tried_again_until_it_is() {
 async fn a_job_whose_heartbeats_cannot_be_written_is_stopped_before_its_lease_ends() {
     within(async {
         let rig = Rig::default();
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
         let builder = Runtime::builder(rig.store()).handler("work", move |(): (), ctx: Context| {
-            let tell = tell.clone();
+            let sender = sender.clone();
             async move {
-                tell.send(None).unwrap();
-                tell.send(Some(ctx.stopping().await)).unwrap();
+                sender.send(None).unwrap();
+                sender.send(Some(ctx.stopping().await)).unwrap();
             }
         });
         let queue = TestQueue::start(builder).unwrap();
         queue.enqueue(job().visibility_timeout(minutes(10))).await.unwrap();
-        assert_eq!(told.recv().await, Some(None));
+        assert_eq!(received.recv().await, Some(None));
         let claimed = queue.clock().now().wall;
         rig.fail(Some(Fault::NotCommitted));
-        let stopped = tokio::spawn(async move { told.recv().await });
+        let stopped = tokio::spawn(async move { received.recv().await });
         while !stopped.is_finished() {
             queue.clock().advance(seconds(1));
             queue.settle().await;
@@ -98,24 +98,24 @@ async fn a_job_whose_heartbeats_cannot_be_written_is_stopped_before_its_lease_en
 }
 
 /// A lease of three seconds was renewed, then another process held the store for longer: the run
-/// was told by the writer thread only, which could not tell while its call was blocked, and it went
-/// on beside the next attempt. Its attempt was given back besides, so that it ran once more than
-/// its retries allow.
+/// got its stop signal from the writer thread only, which could not send it while its call was
+/// blocked, and it went on beside the next attempt. Its attempt was given back besides, so that it
+/// ran once more than its retries allow.
 #[tokio::test]
 async fn a_run_is_stopped_before_its_lease_ends_while_the_store_blocks_and_is_charged() {
     within(async {
         let rig = Rig::default();
         let clock = ManualClock::new();
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
         let alive = Arc::new(());
         let running = Arc::clone(&alive);
         let queue = Runtime::builder(rig.store())
             .clock(clock.clone())
             .handler("work", move |(): (), ctx: Context| {
-                let (tell, running) = (tell.clone(), Arc::clone(&running));
+                let (sender, running) = (sender.clone(), Arc::clone(&running));
                 async move {
-                    tell.send(None).unwrap();
-                    tell.send(Some(ctx.stopping().await)).unwrap();
+                    sender.send(None).unwrap();
+                    sender.send(Some(ctx.stopping().await)).unwrap();
                     std::future::pending::<()>().await;
                     drop(running);
                 }
@@ -124,21 +124,21 @@ async fn a_run_is_stopped_before_its_lease_ends_while_the_store_blocks_and_is_ch
             .unwrap();
         let new = job().visibility_timeout(seconds(3)).max_retries(0);
         let id = queue.enqueue(new).await.unwrap().id;
-        assert_eq!(told.recv().await, Some(None));
+        assert_eq!(received.recv().await, Some(None));
         let claimed = clock.now().mono;
         rig.hold();
         let other = queue.clone();
         let other =
             tokio::spawn(async move { other.enqueue(NewJob::of("none", &()).unwrap()).await });
         rig.hangs().await;
-        let stopped = tokio::spawn(async move { told.recv().await });
+        let stopped = tokio::spawn(async move { received.recv().await });
         while !stopped.is_finished() {
             clock.advance(Duration::from_millis(10));
             tokio::task::yield_now().await;
         }
         assert_eq!(stopped.await.unwrap(), Some(Some(StopReason::LeaseLost)));
         let ran = clock.now().mono.since(claimed).get();
-        assert!((2_700..2_800).contains(&ran), "told {ran} ms after its claim, not at 2.7 s");
+        assert!((2_700..2_800).contains(&ran), "stopped {ran} ms after its claim, not at 2.7 s");
         clock.advance(Duration::from_millis(160));
         while Arc::strong_count(&alive) > 2 {
             tokio::task::yield_now().await;
@@ -247,7 +247,7 @@ async fn more_leases_of_a_dead_process_than_a_page_holds_are_all_taken_back() {
     .await;
 }
 
-/// [FAULTS 26] Leases given before the wall clock was set forward count their length again, so they
+/// Leases given before the wall clock was set forward count their length again, so they
 /// look expired and cannot be reaped yet. They fill more than a page, in front of others that can.
 #[tokio::test]
 async fn leases_that_cannot_be_reaped_do_not_keep_later_ones_from_being_reaped() {
@@ -286,7 +286,7 @@ async fn leases_that_cannot_be_reaped_do_not_keep_later_ones_from_being_reaped()
     .await;
 }
 
-/// A process claims these jobs and is never heard of again.
+/// A process claims these jobs and never extends them.
 fn claim_by_a_dead_process(
     store: &mut MemoryStore,
     clock: &ManualClock,
@@ -302,7 +302,7 @@ fn claim_by_a_dead_process(
     assert_eq!(claimed.claims[0].jobs.len(), max);
 }
 
-/// What the child process of the next test is told: the store to work on.
+/// What the child process of the next test is given: the store to work on.
 const CHILD: &str = "WINDLASS_TEST_CHILD";
 
 #[test]

@@ -71,15 +71,15 @@ async fn what_runs_at_the_deadline_is_stopped_given_back_and_not_charged() {
         let clock = ManualClock::new();
         let store = MemoryStore::new();
         let image = store.another();
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
         let queue = Runtime::builder(store)
             .clock(clock.clone())
             .workers(3)
             .handler("work", move |(): (), ctx: Context| {
-                let tell = tell.clone();
+                let sender = sender.clone();
                 async move {
-                    tell.send(None).unwrap();
-                    tell.send(Some(ctx.stopping().await)).unwrap();
+                    sender.send(None).unwrap();
+                    sender.send(Some(ctx.stopping().await)).unwrap();
                     std::future::pending::<()>().await;
                 }
             })
@@ -87,7 +87,7 @@ async fn what_runs_at_the_deadline_is_stopped_given_back_and_not_charged() {
             .unwrap();
         let ids: Vec<_> = queue.enqueue_many((0..3).map(|_| job("work"))).await.unwrap();
         for _ in 0..3 {
-            assert_eq!(told.recv().await, Some(None));
+            assert_eq!(received.recv().await, Some(None));
         }
         let stopping = queue.clone();
         let stopping = tokio::spawn(async move { stopping.shutdown(seconds(9)).await });
@@ -96,7 +96,7 @@ async fn what_runs_at_the_deadline_is_stopped_given_back_and_not_charged() {
         }
         clock.advance(seconds(8));
         for _ in 0..3 {
-            assert_eq!(told.recv().await, Some(Some(StopReason::Shutdown)));
+            assert_eq!(received.recv().await, Some(Some(StopReason::Shutdown)));
         }
         // They do not end by themselves: they are dropped before the machine gives up on them.
         clock.advance(seconds(1));
@@ -112,38 +112,38 @@ async fn what_runs_at_the_deadline_is_stopped_given_back_and_not_charged() {
 }
 
 #[tokio::test]
-async fn handlers_see_a_drain_at_once_and_are_told_to_stop_one_grace_before_the_deadline() {
+async fn handlers_see_a_drain_at_once_and_are_asked_to_stop_one_grace_before_the_deadline() {
     within(async {
         let clock = ManualClock::new();
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
         let queue = Runtime::builder(MemoryStore::new())
             .clock(clock.clone())
             .stop_grace(seconds(3))
             .handler("work", move |(): (), ctx: Context| {
-                let tell = tell.clone();
+                let sender = sender.clone();
                 async move {
-                    tell.send(format!("began, draining: {}", ctx.is_draining())).unwrap();
+                    sender.send(format!("began, draining: {}", ctx.is_draining())).unwrap();
                     ctx.draining().await;
-                    tell.send(format!("drains, told to stop: {}", ctx.is_stopping())).unwrap();
+                    sender.send(format!("drains, asked to stop: {}", ctx.is_stopping())).unwrap();
                     let reason = ctx.stopping().await;
-                    tell.send(format!("told to stop: {reason:?}")).unwrap();
+                    sender.send(format!("asked to stop: {reason:?}")).unwrap();
                     std::future::pending::<()>().await;
                 }
             })
             .start()
             .unwrap();
         queue.enqueue(job("work")).await.unwrap();
-        assert_eq!(told.recv().await.as_deref(), Some("began, draining: false"));
+        assert_eq!(received.recv().await.as_deref(), Some("began, draining: false"));
         let (asked, stopping) = (clock.now().mono, queue.clone());
         let stopping = tokio::spawn(async move { stopping.shutdown(seconds(10)).await });
-        assert_eq!(told.recv().await.as_deref(), Some("drains, told to stop: false"));
+        assert_eq!(received.recv().await.as_deref(), Some("drains, asked to stop: false"));
         while !queue.metrics().draining {
             tokio::task::yield_now().await;
         }
         clock.advance(Duration::from_millis(6_900));
-        assert!(told.try_recv().is_err(), "its time is not over");
+        assert!(received.try_recv().is_err(), "its time is not over");
         clock.advance(Duration::from_millis(100));
-        assert_eq!(told.recv().await.as_deref(), Some("told to stop: Shutdown"));
+        assert_eq!(received.recv().await.as_deref(), Some("asked to stop: Shutdown"));
         clock.advance(Duration::from_millis(2_900));
         tokio::task::yield_now().await;
         assert!(!stopping.is_finished(), "it has its whole grace");
@@ -212,7 +212,7 @@ async fn a_second_forced_stop_does_not_wait_for_handlers_and_the_next_start_reco
         tokio::task::yield_now().await;
         let report = second.stop_now().await;
         assert_eq!(report.left.len(), 1, "its handler never ended: {report:?}");
-        assert_eq!(first.await.unwrap(), report, "both hear the same");
+        assert_eq!(first.await.unwrap(), report, "both get the same");
 
         clock.advance(hours(1));
         let again = Runtime::builder(image)
@@ -358,7 +358,7 @@ async fn dropping_the_last_handle_gives_back_what_runs() {
 }
 
 #[test]
-fn dropping_the_tokio_runtime_gives_back_what_runs_and_answers_whoever_is_outside() {
+fn dropping_the_tokio_runtime_gives_back_what_runs_and_answers_callers_outside() {
     let store = MemoryStore::new();
     let image = store.another();
     let outside = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -436,7 +436,7 @@ async fn a_runtime_that_could_not_work_does_not_start() {
 }
 
 #[tokio::test]
-async fn a_handler_that_gives_up_when_told_is_released_and_one_that_completes_is_done() {
+async fn a_handler_that_gives_up_when_asked_is_released_and_one_that_completes_is_done() {
     within(async {
         let finish = Arc::new(AtomicBool::new(false));
         let finishes = Arc::clone(&finish);

@@ -1,5 +1,5 @@
-//! [FAULTS 34] A real process that is told to end while it is busy: what it promised is stored,
-//! what it had not finished is given back, and it claims nothing more.
+//! A real process that gets SIGTERM or SIGINT under load: what it acknowledged is stored, what it
+//! had not finished is given back uncharged, and it claims nothing more.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![cfg(unix)]
 
@@ -18,16 +18,16 @@ use windlass_core::{BatchId, JobId, Millis, StateName, Wall};
 use windlass_runtime_tokio::{Clock, Context, NewJob, Queue, Runtime, SystemClock, seconds};
 use windlass_store_sqlite::{SqliteReader, SqliteStore};
 
-const NAME: &str = "a_process_told_to_end_under_load_keeps_its_promises_and_claims_nothing_more";
+const NAME: &str = "a_process_asked_to_end_under_load_keeps_its_promises_and_claims_nothing_more";
 
-/// What the child process is told: the store to work on.
+/// What the child process is given: the store to work on.
 const CHILD: &str = "WINDLASS_TEST_SIGNALS";
 
 /// How many handlers of the child never end by themselves.
 const ENDLESS: usize = 4;
 
 #[test]
-fn a_process_told_to_end_under_load_keeps_its_promises_and_claims_nothing_more() {
+fn a_process_asked_to_end_under_load_keeps_its_promises_and_claims_nothing_more() {
     let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     if let Some(path) = std::env::var_os(CHILD) {
         return tokio.block_on(within(child(Path::new(&path))));
@@ -37,7 +37,7 @@ fn a_process_told_to_end_under_load_keeps_its_promises_and_claims_nothing_more()
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", NAME, "--nocapture", "-q"]).env(CHILD, &path);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let (mut promised, mut told, mut late) = (Vec::new(), None, None);
+    let (mut promised, mut signalled, mut late) = (Vec::new(), None, None);
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         if let Some(id) = line.strip_prefix("stored ") {
@@ -46,18 +46,18 @@ fn a_process_told_to_end_under_load_keeps_its_promises_and_claims_nothing_more()
             late = Some(count.parse::<usize>().unwrap());
         }
         // It is busy, and its endless handlers run.
-        if told.is_none() && promised.len() >= 500 {
+        if signalled.is_none() && promised.len() >= 500 {
             let pid = child.id().to_string();
             assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-            told = Some(SystemClock.now().mono);
+            signalled = Some(SystemClock.now().mono);
         }
     }
     let status = child.wait().unwrap();
-    let took = SystemClock.now().mono.since(told.unwrap());
+    let took = SystemClock.now().mono.since(signalled.unwrap());
     assert!(status.success(), "{status}");
     assert!(took < Millis::seconds(3), "a deadline of one second, and it took {took}");
     // One commit may have been on its way when the order came.
-    assert!(late.unwrap() <= 1, "{late:?} commits with claims after it was told to end");
+    assert!(late.unwrap() <= 1, "{late:?} commits with claims after it was asked to end");
     tokio.block_on(within(check(&path, &promised)));
 }
 
@@ -88,11 +88,11 @@ async fn check(path: &Path, promised: &[JobId]) {
     queue.shutdown(seconds(5)).await;
 }
 
-/// Enqueues and works until it is told to end.
+/// Enqueues and works until it is asked to end.
 async fn child(path: &Path) {
-    let (told, late) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (signalled, late) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let inner = SqliteStore::open(path).unwrap();
-    let store = Spy { inner, told: Arc::clone(&told), late: Arc::clone(&late) };
+    let store = Spy { inner, signalled: Arc::clone(&signalled), late: Arc::clone(&late) };
     let queue = Runtime::builder(store)
         .workers(2 * ENDLESS)
         .handler("quick", |(): (), _: Context| async {})
@@ -115,7 +115,7 @@ async fn child(path: &Path) {
     let mut ending = std::pin::pin!(ending);
     // Asked once, the order is in the mailbox; from then on claims are late.
     let first = std::future::poll_fn(|cx| std::task::Poll::Ready(ending.as_mut().poll(cx))).await;
-    told.store(true, Ordering::SeqCst);
+    signalled.store(true, Ordering::SeqCst);
     let report = match first {
         std::task::Poll::Ready(report) => report,
         std::task::Poll::Pending => ending.await,
@@ -139,10 +139,10 @@ fn say(line: &str) {
     out.flush().unwrap();
 }
 
-/// A store that counts the commits that claim after the process was told to end.
+/// A store that counts the commits that claim after the process was asked to end.
 struct Spy {
     inner: SqliteStore,
-    told: Arc<AtomicBool>,
+    signalled: Arc<AtomicBool>,
     late: Arc<AtomicUsize>,
 }
 
@@ -150,7 +150,7 @@ impl Store for Spy {
     type Reader = SqliteReader;
 
     fn commit(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
-        if !batch.claims.is_empty() && self.told.load(Ordering::SeqCst) {
+        if !batch.claims.is_empty() && self.signalled.load(Ordering::SeqCst) {
             self.late.fetch_add(1, Ordering::SeqCst);
         }
         self.inner.commit(now, batch)

@@ -1,4 +1,4 @@
-//! When the store or the writer fails: everybody gets an answer, health tells, nothing hangs.
+//! When the store or the writer fails: every caller gets an answer, health shows it, nothing hangs.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod common;
@@ -34,7 +34,7 @@ async fn until(queue: &Queue, is: impl Fn(&Health) -> bool) -> Health {
 }
 
 #[tokio::test]
-async fn a_writer_that_dies_answers_everybody_and_says_why() {
+async fn a_writer_that_dies_answers_all_callers_and_says_why() {
     within(async {
         let rig = Rig::default();
         let (gate, mut pace) = paced();
@@ -77,24 +77,24 @@ async fn a_writer_that_dies_answers_everybody_and_says_why() {
 async fn what_runs_is_stopped_when_the_writer_dies() {
     within(async {
         let rig = Rig::default();
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
         let queue = Runtime::builder(rig.store())
             .handler("work", move |(): (), ctx: Context| {
-                let tell = tell.clone();
+                let sender = sender.clone();
                 async move {
-                    tell.send(None).unwrap();
-                    tell.send(Some(ctx.stopping().await)).unwrap();
+                    sender.send(None).unwrap();
+                    sender.send(Some(ctx.stopping().await)).unwrap();
                 }
             })
             .start()
             .unwrap();
         queue.enqueue(job()).await.unwrap();
-        assert_eq!(told.recv().await, Some(None));
+        assert_eq!(received.recv().await, Some(None));
         let lost = queue.clone();
         let lost = tokio::spawn(async move { lost.lost().await });
         rig.panic();
         queue.enqueue(job()).await.unwrap_err();
-        assert_eq!(told.recv().await, Some(Some(StopReason::LeaseLost)));
+        assert_eq!(received.recv().await, Some(Some(StopReason::LeaseLost)));
         let cause = lost.await.unwrap().expect("a dead writer is a loss");
         assert!(cause.to_string().contains("the disk caught fire"), "{cause}");
         assert!(matches!(queue.health(), Health::Died(_)));
@@ -103,7 +103,7 @@ async fn what_runs_is_stopped_when_the_writer_dies() {
 }
 
 #[tokio::test]
-async fn a_corrupt_store_is_lost_for_good_and_everybody_hears_it() {
+async fn a_corrupt_store_is_lost_for_good_and_all_callers_get_that_error() {
     within(async {
         let rig = Rig::default();
         let (gate, mut pace) = paced();
@@ -125,7 +125,7 @@ async fn a_corrupt_store_is_lost_for_good_and_everybody_hears_it() {
         );
         let (cause, health) = lost.await.unwrap();
         assert_eq!(health, Health::Lost(cause.expect("a corrupt store is a loss")));
-        assert_eq!(queue.lost().await, health.cause().cloned(), "whoever asks later hears it too");
+        assert_eq!(queue.lost().await, health.cause().cloned(), "a later call gets it too");
         assert_eq!(waits.await.unwrap(), Err(WaitError::Stopped(running)));
         rig.fail(None);
         queue.enqueue(job()).await.unwrap_err();
@@ -150,7 +150,7 @@ async fn an_end_in_order_is_no_loss() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_for_a_moment_is_tried_again_and_nobody_notices() {
+async fn a_store_that_fails_for_a_moment_is_tried_again_and_no_caller_notices() {
     within(async {
         let rig = Rig::default();
         let clock = ManualClock::new();
@@ -200,7 +200,7 @@ async fn served_in_time(
 }
 
 #[tokio::test]
-async fn after_a_fatal_error_nobody_is_told_that_anything_is_stored_until_it_is_open_again() {
+async fn after_a_fatal_error_nothing_is_acknowledged_until_it_is_open_again() {
     within(async {
         let rig = Rig::default();
         let clock = ManualClock::new();
@@ -228,26 +228,26 @@ async fn after_a_fatal_error_nobody_is_told_that_anything_is_stored_until_it_is_
 }
 
 #[tokio::test]
-async fn a_call_of_the_store_that_never_returns_is_noticed_and_nobody_waits_for_it() {
+async fn a_call_of_the_store_that_never_returns_is_noticed_and_no_caller_waits_for_it() {
     within(async {
         let rig = Rig::default();
         let clock = ManualClock::new();
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
         let queue = Runtime::builder(rig.store())
             .clock(clock.clone())
             .store_timeout(seconds(10))
             .handler("work", move |(): (), ctx: Context| {
-                let tell = tell.clone();
+                let sender = sender.clone();
                 async move {
-                    tell.send(None).unwrap();
-                    tell.send(Some(ctx.stopping().await)).unwrap();
+                    sender.send(None).unwrap();
+                    sender.send(Some(ctx.stopping().await)).unwrap();
                 }
             })
             .start()
             .unwrap();
         let lease = seconds(60);
         queue.enqueue(job().visibility_timeout(lease)).await.unwrap();
-        assert_eq!(told.recv().await, Some(None));
+        assert_eq!(received.recv().await, Some(None));
         let began = clock.now().mono;
         rig.hold();
         let in_commit = queue.clone();
@@ -267,7 +267,7 @@ async fn a_call_of_the_store_that_never_returns_is_noticed_and_nobody_waits_for_
         assert!(refused.to_string().contains("has not answered"), "{refused}");
 
         // What runs is stopped well before its lease can have ended.
-        let stopped = tokio::spawn(async move { told.recv().await });
+        let stopped = tokio::spawn(async move { received.recv().await });
         while !stopped.is_finished() {
             clock.advance(seconds(1));
             tokio::task::yield_now().await;
@@ -314,7 +314,7 @@ async fn a_store_that_answers_after_all_is_trusted_again() {
         until(&queue, Health::is_good).await;
         let id = queue.enqueue(job()).await.unwrap().id;
         queue.wait(id).await.unwrap();
-        // The job whose caller was told that it is not known was stored, and ran.
+        // The job whose caller got "unknown" was stored, and ran.
         queue.idle().await.unwrap();
         let page = queue.list(windlass_core::store::Filter::default(), None, 10).await.unwrap();
         assert_eq!(page.jobs.len(), 2);
@@ -325,7 +325,7 @@ async fn a_store_that_answers_after_all_is_trusted_again() {
     .await;
 }
 
-/// A clock that fails whoever asks it next, unless that is the writer.
+/// A clock that fails the thread that reads it next, unless that is the writer.
 #[derive(Debug, Clone, Default)]
 struct Broken {
     armed: Arc<AtomicBool>,
@@ -356,7 +356,7 @@ impl Clock for Broken {
 }
 
 #[tokio::test]
-async fn a_worker_that_panics_outside_of_a_handler_begins_anew_and_its_job_is_not_lost() {
+async fn a_worker_that_panics_outside_of_a_handler_is_restarted_and_its_job_is_not_lost() {
     within(async {
         let clock = Broken::default();
         let armed = Arc::clone(&clock.armed);

@@ -28,15 +28,15 @@ async fn enqueue(queue: &Queue, jobs: usize) {
 
 /// Handlers that say that they have started, and end when they may.
 fn patient(workers: usize) -> (Queue, mpsc::UnboundedReceiver<()>, Arc<Semaphore>) {
-    let (tell, started) = mpsc::unbounded_channel();
+    let (sender, started) = mpsc::unbounded_channel();
     let may_end = Arc::new(Semaphore::new(0));
     let wait = Arc::clone(&may_end);
     let queue = Runtime::builder(MemoryStore::new())
         .workers(workers)
         .handler("work", move |(): (), _: Context| {
-            let (tell, wait) = (tell.clone(), Arc::clone(&wait));
+            let (sender, wait) = (sender.clone(), Arc::clone(&wait));
             async move {
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
                 wait.acquire().await.unwrap().forget();
             }
         })
@@ -76,7 +76,7 @@ async fn workers_come_and_go_while_it_runs_and_nothing_that_runs_is_stopped() {
         queue.idle().await.unwrap();
         assert_eq!(queue.metrics().attempts.completed, 5);
         assert_eq!(queue.metrics().attempts.stopped, 0);
-        // Whoever is too many has left.
+        // The worker that was too many has left.
         while tasks() != alone + 1 {
             tokio::task::yield_now().await;
         }
@@ -151,7 +151,7 @@ async fn others_see_what_a_worker_process_would_run() {
 }
 
 #[tokio::test]
-async fn a_worker_hears_that_it_is_to_stop_and_the_other_does_not() {
+async fn a_worker_gets_its_stop_mark_and_the_other_does_not() {
     within(async {
         let store = MemoryStore::new();
         let other = Runtime::builder(store.another()).presence(OFTEN).start().unwrap();
@@ -159,7 +159,7 @@ async fn a_worker_hears_that_it_is_to_stop_and_the_other_does_not() {
         row(&other, queue.worker_id()).await;
         other.stop_worker(queue.worker_id().clone()).await.unwrap();
         queue.stop_asked().await;
-        // Whoever asks later hears it too.
+        // A later call gets it too.
         queue.clone().stop_asked().await;
         assert!(row(&other, queue.worker_id()).await.stopping);
         assert!(!row(&other, other.worker_id()).await.stopping);
@@ -177,7 +177,7 @@ async fn a_worker_that_is_not_there_cannot_be_asked_to_stop() {
     within(async {
         let queue = Runtime::builder(MemoryStore::new()).start().unwrap();
         let error = queue.stop_worker(WorkerId::new("nobody").unwrap()).await.unwrap_err();
-        assert!(matches!(error, CommandError::Refused(AdminRefused::NoWorker)), "{error}");
+        assert!(matches!(error, CommandError::Refused(AdminRefused::NoWorker(_))), "{error}");
     })
     .await;
 }

@@ -17,10 +17,11 @@ use crate::api::metrics::Figures;
 use crate::api::problem::{self, Problem};
 use crate::http::auth::Tokens;
 use crate::http::guard::Hosts;
-use crate::http::limits::{ANSWERS_KIB, BODIES_KIB, Limits};
+use crate::http::limits::{BODIES_KIB, Limits};
+use crate::http::room::AnswerRoom;
 use crate::kinds::command::Allowed;
 use crate::settings::{Followed, Levels};
-use crate::store::{Maintenance, Opened, StoreBytes, StoreUrl};
+use crate::store::{Maintenance, OldestXmin, Opened, StoreBytes, StoreUrl};
 
 /// The server, as requests see it.
 #[derive(Debug)]
@@ -38,34 +39,33 @@ pub(crate) struct App {
     pub(crate) lookup: Lookup,
     /// Room for bodies that are being served, in KiB.
     pub(crate) body_room: Arc<Semaphore>,
-    /// Room for large answers that wait for their readers, in KiB.
-    pub(crate) answer_room: Arc<Semaphore>,
-    /// Where the store is.
+    /// Room for large answers that wait for their readers.
+    pub(crate) answer_room: AnswerRoom,
+    /// The store in use, as given.
     pub(crate) store: StoreUrl,
     /// For checks and copies, one at a time.
     pub(crate) maintenance: Maintenance,
     pub(crate) upkeep: Arc<Semaphore>,
-    /// What this process lives by.
+    /// The settings in effect.
     pub(crate) settings: Arc<Followed>,
-    /// Which commands are taken over HTTP.
+    /// Programs that may be enqueued as commands over HTTP (`--allow-command`).
     pub(crate) allowed: Allowed,
-    /// What this environment is called.
+    /// Name of the environment (`--label`).
     pub(crate) label: Option<String>,
+    /// Start of this process, by the store's clock.
     pub(crate) started_at: Wall,
-    /// Snapshots for those who watch.
+    /// Snapshots for event streams.
     pub(crate) feed: Feed,
     /// What this process has seen of the past.
     pub(crate) history: Past,
-    /// Held while the settings of a queue are checked and replaced.
-    pub(crate) queue_edits: tokio::sync::Mutex<()>,
-    /// Whether callers are whoever started this process, and may run commands with it.
+    /// Requests come from this process's own command, not from HTTP: they may enqueue commands.
     pub(crate) trusted: bool,
 }
 
-/// How often a process without a queue looks at a job that it waits for.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which `wait` polls a read-only store.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What time it is.
+/// The wall clock of this machine, in milliseconds; see [`App::store_now`].
 pub(crate) fn now() -> Wall {
     SystemClock.now().wall
 }
@@ -90,7 +90,7 @@ impl App {
             figures: Figures::default(),
             closing,
             body_room: Arc::new(Semaphore::new(BODIES_KIB)),
-            answer_room: Arc::new(Semaphore::new(ANSWERS_KIB)),
+            answer_room: AnswerRoom::new(),
             store,
             maintenance,
             upkeep: Arc::new(Semaphore::new(1)),
@@ -99,8 +99,7 @@ impl App {
             label: None,
             started_at: now(),
             feed: Feed::new(),
-            history: Past::new(now()),
-            queue_edits: tokio::sync::Mutex::new(()),
+            history: Past::default(),
             trusted: false,
         }
     }
@@ -113,20 +112,20 @@ impl App {
         })
     }
 
-    /// How it is with the queue and its store. Nothing is wrong with a store that is only read.
+    /// Health of the queue and its store; always good if the store is only read.
     pub(crate) fn health(&self) -> Health {
         self.queue.as_ref().map_or(Health::Good, Queue::health)
     }
 
-    /// Waits until a job is finished or gone. Without a queue, which hears of it, the job is looked
-    /// at again and again.
+    /// Waits until a job is finished or deleted. Without a queue (read-only) it polls at
+    /// [`POLL_INTERVAL`].
     pub(crate) async fn finished(&self, id: JobId) {
         if let Some(queue) = &self.queue {
-            // Whatever came of it is seen by whoever waits.
+            // The result is ignored: the caller reads the job again.
             let _ = queue.wait(id).await;
             return;
         }
-        let mut ticks = tokio::time::interval(LOOK);
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -139,7 +138,12 @@ impl App {
         }
     }
 
-    /// Reads the settings that the store keeps, and says what holds.
+    /// What time it is by the clock of the store, which that of this machine may differ from.
+    pub(crate) async fn store_now(&self) -> Result<Wall, ReadError> {
+        self.reads.read(|reader| reader.now(now())).await
+    }
+
+    /// Reads and applies the settings that the store keeps; returns those in effect.
     pub(crate) async fn refresh_settings(&self) -> Result<Levels, ReadError> {
         self.settings.refresh(&self.reads, self.queue.as_ref()).await
     }
@@ -151,7 +155,13 @@ impl App {
         read.await.unwrap_or_default()
     }
 
-    /// What a stored job survives, as clients are told.
+    /// The oldest snapshot that keeps dead rows of a store on PostgreSQL.
+    pub(crate) async fn oldest_xmin(&self) -> Option<OldestXmin> {
+        let maintenance = self.maintenance.clone();
+        tokio::task::spawn_blocking(move || maintenance.oldest_xmin()).await.ok().flatten()
+    }
+
+    /// What a stored job survives, as the API names it.
     pub(crate) fn durability(&self) -> &'static str {
         match self.queue.as_ref().map(Queue::durability) {
             Some(Durability::Replicated) => "replicated",
@@ -161,16 +171,16 @@ impl App {
     }
 }
 
-/// The end of the server, as those who wait learn it.
+/// The shutdown stage, to be awaited.
 #[derive(Debug, Clone)]
 pub(crate) struct Closing(watch::Receiver<Stage>);
 
-/// How far the end has come.
+/// A stage of the shutdown, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// Not at all.
+    /// Serving.
     Open,
-    /// Nothing is admitted; what waits is sent home.
+    /// New jobs are refused; polls and streams are ended.
     Draining,
     /// Connections end after their present request.
     Closing,
@@ -189,7 +199,7 @@ impl Closing {
     /// Ends once that stage is reached.
     pub(crate) async fn reached(&self, stage: Stage) {
         let mut receiver = self.0.clone();
-        // Whoever could say so is gone: that is the end too.
+        // The sender is dropped: treat as closed.
         let _ = receiver.wait_for(|now| *now >= stage).await;
     }
 }

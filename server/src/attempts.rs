@@ -37,7 +37,7 @@ pub(crate) async fn follow(mut events: EventStream) {
             match event {
                 Event::Job(change) => drop(log(&change, now)),
                 Event::Lagged(lost @ 1..) => {
-                    tracing::warn!(lost, "events came too fast: attempts are missing in the log");
+                    tracing::warn!(lost, "events were lost; the log lacks attempts");
                 }
                 Event::Queue(_) | Event::Lagged(0) => {}
             }

@@ -38,7 +38,7 @@ pub(crate) fn start(format: LogFormat, filter: &str, no_colour: bool) -> Result<
         }
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
-    // A panic is told once, in the log; its message is ours, never a client's payload.
+    // A panic is reported once, in the log; its message is ours, never a client's payload.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let message = panic.payload_as_str().unwrap_or("no message");
@@ -95,7 +95,7 @@ fn write(messages: &Receiver<Message>, format: LogFormat, mut out: impl Write) {
                 if dropped > 0 {
                     let _ = writeln!(out, "{}", about_dropped(dropped, format));
                 }
-                // Whoever read it may be gone; that is no reason to stop.
+                // The reader may be gone; that is no reason to stop.
                 let _ = out.write_all(&line).and_then(|()| out.flush());
             }
             Message::Flush(done) => drop(done.try_send(())),
@@ -105,7 +105,7 @@ fn write(messages: &Receiver<Message>, format: LogFormat, mut out: impl Write) {
 
 /// The line in place of those that were dropped.
 fn about_dropped(dropped: u64, format: LogFormat) -> String {
-    const MESSAGE: &str = "lines of the log were dropped";
+    const MESSAGE: &str = "log lines were dropped";
     let timestamp = rfc3339(SystemClock.now().wall);
     match format {
         LogFormat::Text => format!("{timestamp}  WARN {MESSAGE} dropped={dropped}"),

@@ -1,4 +1,6 @@
 //! The binary `windlass`. Settings are read here, once; what they mean is decided elsewhere.
+//!
+//! In the book: [commands](../../book/CLI.html), [operations](../../book/OPERATIONS.html).
 #![forbid(unsafe_code)]
 
 mod api;
@@ -55,11 +57,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// A demo in a folder of its own, which is gone when it ends in order.
+/// A demo in a temporary directory, which is removed when it ends in order.
 fn show(mut target: Target, args: ServeArgs, token: Option<String>) -> ExitCode {
     let folder = match tempfile::Builder::new().prefix("windlass-demo-").tempdir() {
         Ok(folder) => folder,
-        Err(error) => return complain(&format!("no folder for the demo: {error}"), 1),
+        Err(error) => {
+            return complain(&format!("cannot make a directory for the demo: {error}"), 1);
+        }
     };
     target.store = StoreUrl::Sqlite(folder.path().join("windlass.db"));
     serve(target, args, token)
@@ -86,9 +90,13 @@ fn worker_command(target: &Target, args: WorkerArgs, token: Option<String>) -> E
                 Err(error) => return complain(&error, 2),
             };
             let (log, level) = (args.log, args.log_level.clone());
-            let dead = std::env::var_os(process::DEAD_WORKER).and_then(|id| id.into_string().ok());
-            let running = process::run(store, args, kinds, dead);
+            let running = process::run(store, args, kinds, dead_worker());
             stay(log, &level, &mut Runtime::new_multi_thread(), running)
+        }
+        Action::End(args) => {
+            let (log, level) = (args.work.log, args.work.log_level);
+            let ending = process::end(store, dead_worker());
+            stay(log, &level, &mut Runtime::new_current_thread(), ending)
         }
         Action::Start(args) if args.detach => commands::worker::detach(target, &args),
         Action::Start(args) => {
@@ -96,7 +104,7 @@ fn worker_command(target: &Target, args: WorkerArgs, token: Option<String>) -> E
                 // A session of its own: the terminal's end is none of its business.
                 let _ = rustix::process::setsid();
             } else if let Err(failure) = commands::worker::prepare(target) {
-                return failure.tell(target.json);
+                return failure.print(target.json);
             }
             let (log, level) = (args.work.log, args.work.log_level.clone());
             // On this very thread: the system ends workers with the thread that started them.
@@ -106,7 +114,12 @@ fn worker_command(target: &Target, args: WorkerArgs, token: Option<String>) -> E
     }
 }
 
-/// Runs something that stays until it is told to go, with a log.
+/// The worker that this process is to replace or to end.
+fn dead_worker() -> Option<String> {
+    std::env::var_os(process::DEAD_WORKER).and_then(|id| id.into_string().ok())
+}
+
+/// Runs something until it is stopped, with a log.
 fn stay(
     log: LogFormat,
     level: &str,
@@ -119,11 +132,11 @@ fn stay(
     }
     let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return complain(&format!("the system refused to start: {error}"), 1),
+        Err(error) => return complain(&format!("cannot start the async runtime: {error}"), 1),
     };
     let code = match runtime.block_on(work) {
         Ok(code) => code,
-        Err(failure) => failure.tell(false),
+        Err(failure) => failure.print(false),
     };
     // Reads that hang must not keep the process.
     runtime.shutdown_background();
@@ -131,7 +144,7 @@ fn stay(
     code
 }
 
-/// The settings of `serve` when nobody named it: the environment's, else the defaults.
+/// The settings of `serve` if it was not named: the environment's, else the defaults.
 fn serve_by_default() -> ServeArgs {
     #[derive(Parser)]
     struct Alone {

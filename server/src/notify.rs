@@ -1,4 +1,4 @@
-//! What systemd is told, if it asked: ready, stopping, and that work still gets done.
+//! What is sent to systemd, if it asked: ready, stopping, and that work still gets done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,24 +9,25 @@ use windlass_runtime_tokio::Health;
 
 use crate::app::{App, Stage};
 
-/// Tells systemd something; nothing happens if nobody listens.
-fn tell(state: NotifyState<'_>) {
+/// Notifies systemd; does nothing without a socket.
+fn notify(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(false, &[state]) {
-        tracing::debug!(%error, "systemd could not be told");
+        tracing::debug!(%error, "cannot notify systemd");
     }
 }
 
-/// The server listens.
+/// Tells systemd that the server listens.
 pub(crate) fn ready() {
-    tell(NotifyState::Ready);
+    notify(NotifyState::Ready);
 }
 
 /// The server begins to stop.
 pub(crate) fn stopping() {
-    tell(NotifyState::Stopping);
+    notify(NotifyState::Stopping);
 }
 
-/// Feeds the watchdog of systemd, twice in the time it allows, while the dispatcher's loop turns.
+/// Feeds the watchdog of systemd, twice in the time it allows, while the dispatcher's loop turns:
+/// also during the drain, which may take longer than that time.
 /// A store that is full, or whose commits are tried again, is no reason to be restarted: what can
 /// be served is served meanwhile.
 pub(crate) fn start_watchdog(app: Arc<App>) {
@@ -36,10 +37,10 @@ pub(crate) fn start_watchdog(app: Arc<App>) {
     }
     let mut ticks = tokio::time::interval(Duration::from_micros(micros) / 2);
     tokio::spawn(async move {
-        while app.closing.stage() == Stage::Open {
+        while app.closing.stage() < Stage::Closing {
             ticks.tick().await;
             if turns(&app.health()) {
-                tell(NotifyState::Watchdog);
+                notify(NotifyState::Watchdog);
             }
         }
     });

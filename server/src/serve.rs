@@ -12,7 +12,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use windlass_runtime_tokio::{Health, Queue, Report};
+use windlass_core::machine::Input;
+use windlass_runtime_tokio::{Health, Queue, Report, StartError};
 
 use crate::api::feed::Feed;
 use crate::api::hub::Hub;
@@ -40,7 +41,7 @@ pub(crate) async fn serve(
     kinds: KindSettings,
     admin_token: Option<String>,
 ) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::new().map_err(|error| format!("no signal can be heard: {error}"))?;
+    let mut signals = Signals::new().map_err(|error| format!("cannot handle signals: {error}"))?;
     let hangup = Signals::hangup()?;
     if args.no_migrate && url.file().is_some() {
         return Err(Failure::usage(
@@ -66,12 +67,12 @@ pub(crate) async fn serve(
     let tls = certificate.as_ref().map(Certificate::acceptor).transpose();
     let tls = tls.map_err(|error| error.to_string())?;
     let listener = TcpListener::bind(args.listen).await.map_err(|error| {
-        format!("{} cannot be listened on: {error}; choose another with --listen", args.listen)
+        format!("cannot listen on {}: {error}; choose another address with --listen", args.listen)
     })?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     raise_open_files();
     let (stage, closing) = Closing::new();
-    let (app, queue, hub) = start(&url, &args, kinds, tokens, closing)?;
+    let (app, queue, hub) = start(&url, &args, kinds, tokens, closing).await?;
     tokio::spawn(process::end_gone(queue.clone()));
     let accepting = http::serve(listener, tls.clone(), Arc::clone(&app), Routes::new());
     let accepting = tokio::spawn(accepting);
@@ -91,17 +92,17 @@ pub(crate) async fn serve(
     let health = app.health();
     if asked.is_none() {
         let cause = health.cause().map_or_else(|| format!("{health:?}"), ToString::to_string);
-        tracing::error!(cause, "the store or its writer is lost: mend it, then start again");
+        tracing::error!(cause, "the store or its writer failed; fix the cause, then start again");
     }
     let code = stop(&queue, &stage, accepting, signals, args.drain_timeout, asked).await;
     let in_order = asked.is_some() && !is_lost(&health);
     Ok(if in_order { code } else { ExitCode::FAILURE })
 }
 
-/// Ends once nothing can be stored any more. A server that is up but takes no work helps nobody.
+/// Ends once nothing can be stored any more. A server that is up but takes no work is of no use.
 pub(crate) async fn lost(queue: &Queue) {
     if queue.lost().await.is_none() {
-        // The queue was stopped in order: whoever did that knows.
+        // The queue was stopped in order, by a request that reports it.
         std::future::pending::<()>().await;
     }
 }
@@ -110,7 +111,7 @@ pub(crate) fn is_lost(health: &Health) -> bool {
     matches!(health, Health::Lost(_) | Health::Died(_))
 }
 
-fn start(
+async fn start(
     url: &StoreUrl,
     args: &ServeArgs,
     kinds: KindSettings,
@@ -124,7 +125,9 @@ fn start(
     let given = Given::from_environment(&flags)?;
     let started = store::start(url, Purpose::Serve(args, &kinds), given);
     let started = started.map_err(|error| match error {
-        OpenError::Postgres(_) => Failure::from(&error),
+        OpenError::Postgres(_)
+        | OpenError::NotMade { .. }
+        | OpenError::Start(StartError::Sealed(_)) => Failure::from(&error),
         file => Failure::failed(file.to_string()),
     })?;
     store::remove_leftovers(url);
@@ -144,11 +147,13 @@ fn start(
     let app = App::new(opened, Some(queue.clone()), url.clone(), closing);
     let hub = Hub::new(app::now(), args.metrics_kinds);
     let label = args.label.clone();
-    let app = App { tokens, hosts, limits, hub, allowed, label, ..app };
+    let started_at = app.store_now().await.unwrap_or(app.started_at);
+    let app = App { tokens, hosts, limits, hub, allowed, label, started_at, ..app };
     let wrote = Arc::new(Notify::new());
     tokio::spawn(others::follow(Arc::clone(&app.hub), queue.clone(), Arc::clone(&wrote)));
     let following = tokio::spawn(Arc::clone(&app.hub).follow(queue.events(), wrote));
     let app = Arc::new(app);
+    queue.reconfigure(Input::Started);
     tokio::spawn(Feed::run(Arc::clone(&app)));
     Ok((app, queue, following))
 }
@@ -184,7 +189,7 @@ fn announce(url: &StoreUrl, app: &App, queue: &Queue, address: SocketAddr, tls: 
         env!("CARGO_PKG_VERSION"),
     );
     let mut out = std::io::stdout().lock();
-    // Nobody may be reading; that is no reason not to serve.
+    // The reader may be gone; that is no reason not to serve.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     tracing::info!(%address, store = %url, tokens = ?app.tokens, tls, "ready");
 }
@@ -199,19 +204,19 @@ async fn stop(
     asked: Option<&'static str>,
 ) -> ExitCode {
     let reason = asked.unwrap_or("lost");
-    tracing::info!(reason, drain_ms = millis(drain), "stopping: nothing new is taken");
+    tracing::info!(reason, drain_ms = millis(drain), "shutting down: new jobs are refused");
     notify::stopping();
     stage.send_replace(Stage::Draining);
     let report = tokio::select! {
         report = queue.shutdown(drain) => report,
         code = signals.second() => return code,
     };
-    tell(&report);
+    log_report(&report);
     stage.send_replace(Stage::Closing);
     tokio::select! {
         ended = timeout(LAST_ANSWERS, accepting) => {
             if ended.is_err() {
-                tracing::warn!("stopping: some connections did not end in time and were cut");
+                tracing::warn!("shutting down: connections that did not end in time were closed");
             }
         }
         code = signals.second() => return code,
@@ -222,16 +227,16 @@ async fn stop(
             ExitCode::SUCCESS
         }
         Some(cause) => {
-            tracing::error!(%cause, "stopped, but not in order");
+            tracing::error!(%cause, "stopped without an orderly shutdown");
             ExitCode::FAILURE
         }
     }
 }
 
-pub(crate) fn tell(report: &Report) {
+pub(crate) fn log_report(report: &Report) {
     let left: Vec<String> = report.left.iter().map(ToString::to_string).collect();
     let (finished, released, forced) = (report.finished, report.released, report.forced);
-    tracing::info!(finished, released, left = ?left, forced, "stopping: nothing runs any more");
+    tracing::info!(finished, released, left = ?left, forced, "shut down: no job is running");
 }
 
 fn millis(time: Duration) -> u64 {
@@ -262,7 +267,7 @@ impl Reload {
                 app.tokens.replace(tokens);
                 tracing::info!(tokens = ?app.tokens, "tokens were reloaded");
             }
-            Err(error) => tracing::error!(%error, "the tokens stay as they were"),
+            Err(error) => tracing::error!(%error, "the tokens were not reloaded"),
         }
     }
 
@@ -270,7 +275,7 @@ impl Reload {
         let Some(certificate) = &self.certificate else { return };
         match certificate.reload() {
             Ok(()) => tracing::info!("the certificate was reloaded"),
-            Err(error) => tracing::error!(%error, "the certificate stays as it was"),
+            Err(error) => tracing::error!(%error, "the certificate was not reloaded"),
         }
     }
 }
@@ -304,7 +309,10 @@ impl Signals {
     /// Another signal: the exit code that says so.
     pub(crate) async fn second(&mut self) -> ExitCode {
         let name = self.next().await;
-        tracing::warn!(reason = name, "stopped at once; leases that run will expire");
+        tracing::warn!(
+            reason = name,
+            "stopped immediately; running jobs are requeued when their leases expire"
+        );
         ExitCode::from(if name == "SIGINT" { 130 } else { 143 })
     }
 }

@@ -1,7 +1,8 @@
-//! Opening the store that was asked for, and starting the queue on it. After this nobody knows
+//! Opening the store that was asked for, and starting the queue on it. After this no code knows
 //! which store it is.
 
 mod bare;
+mod copy;
 mod maintenance;
 mod password;
 mod restore;
@@ -16,7 +17,7 @@ use windlass_core::store::{Reader, Store, StoreError, WorkerKind};
 use windlass_runtime_tokio::{Builder, Queue, Reads, Runtime, StartError};
 use windlass_store_postgres::{OpenError as PgError, PgOptions, PgStore, StoreUrl as PgUrl};
 use windlass_store_redb::{OpenError as RedbError, RedbMaintenance, RedbReader, RedbStore};
-use windlass_store_sqlite::{SqliteMaintenance, SqliteReader, SqliteStore, refuse_stale_wal};
+use windlass_store_sqlite::{SqliteMaintenance, SqliteReader, SqliteStore};
 
 use crate::cli::ServeArgs;
 use crate::demo;
@@ -25,11 +26,15 @@ use crate::settings::{Followed, Given, Id, Levels};
 
 use crate::process::{WorkArgs, own_instance};
 pub(crate) use bare::BareStore;
+pub(crate) use copy::{MoveError, Moved, move_store, undo_move};
 pub(crate) use maintenance::{CopyError, Maintenance, StoreBytes, remove_leftovers};
 pub(crate) use password::hide_password;
 pub(crate) use restore::{CheckedCopy, RestoreError};
 pub(crate) use url::{StoreParser, StoreUrl};
-pub(crate) use windlass_store_file::{free as free_bytes, short_of_space};
+/// Files beside a store or for one: made for their owner alone, named durably.
+pub(crate) use windlass_store_file as file;
+pub(crate) use windlass_store_file::{short_of_space, space as disk_space};
+pub(crate) use windlass_store_postgres::OldestXmin;
 
 /// Why there is no queue.
 #[derive(Debug, Error)]
@@ -41,10 +46,22 @@ pub(crate) enum OpenError {
     /// Another process has the file, and does not share it.
     #[error("the store {store} cannot be opened: {why}")]
     InUse { store: String, why: String },
+    /// There is a database, and no store in it.
+    #[error("there is no store {store}")]
+    NotMade { store: String },
     #[error(transparent)]
-    Postgres(#[from] PgError),
+    Postgres(PgError),
     #[error(transparent)]
     Start(#[from] StartError),
+}
+
+impl From<PgError> for OpenError {
+    fn from(error: PgError) -> Self {
+        match error {
+            PgError::NotMigrated { url, found: 0, .. } => Self::NotMade { store: url },
+            other => Self::Postgres(other),
+        }
+    }
 }
 
 /// What a queue is started for.
@@ -54,7 +71,7 @@ pub(crate) enum Purpose<'a> {
     Serve(&'a ServeArgs, &'a KindSettings),
     /// To run jobs beside others, on a store that several processes share.
     Work(&'a WorkArgs, &'a KindSettings),
-    /// To answer a few calls of a command. It runs nothing, and nobody sees it come and go.
+    /// To answer a few calls of a command. It runs no jobs, and is not listed as a worker.
     Direct,
 }
 
@@ -78,8 +95,7 @@ pub(crate) struct Started {
 pub(crate) fn open_reader(url: &StoreUrl, given: Given) -> Result<Opened, OpenError> {
     match url {
         StoreUrl::Sqlite(path) => {
-            let reader = refuse_stale_wal(path).and_then(|()| SqliteReader::open(path));
-            let reader = reader.map_err(|error| sqlite_error(url, &error))?;
+            let reader = SqliteReader::open(path).map_err(|error| sqlite_error(url, &error))?;
             read_by(reader, Maintenance::Sqlite(SqliteMaintenance::of(path)), given)
         }
         StoreUrl::Redb(path) => {
@@ -88,7 +104,7 @@ pub(crate) fn open_reader(url: &StoreUrl, given: Given) -> Result<Opened, OpenEr
         }
         StoreUrl::Postgres(url) => {
             let store = open_postgres(url, Schema::Keep)?;
-            read_by(store.reader()?, Maintenance::Postgres(store.maintenance()), given)
+            read_by(store.reader()?, Maintenance::of_postgres(&store, url), given)
         }
     }
 }
@@ -123,7 +139,7 @@ pub(crate) fn start(
         }
         StoreUrl::Postgres(url) => {
             let store = open_postgres(url, purpose.schema())?;
-            let maintenance = Maintenance::Postgres(store.maintenance());
+            let maintenance = Maintenance::of_postgres(&store, url);
             start_on(store, maintenance, purpose, given)
         }
     }
@@ -186,8 +202,7 @@ fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 fn open_sqlite(url: &StoreUrl, path: &Path) -> Result<SqliteStore, OpenError> {
-    let opened = refuse_stale_wal(path).and_then(|()| SqliteStore::open(path));
-    opened.map_err(|error| sqlite_error(url, &error))
+    SqliteStore::open(path).map_err(|error| sqlite_error(url, &error))
 }
 
 fn sqlite_error(url: &StoreUrl, error: &windlass_store_sqlite::OpenError) -> OpenError {
@@ -202,7 +217,7 @@ fn open_redb(url: &StoreUrl, path: &Path) -> Result<RedbStore, OpenError> {
             Err(RedbError::Locked { .. }) if tries < LOCKED_TRIES => tries += 1,
             opened => return opened.map_err(|error| redb_error(url, &error)),
         }
-        #[expect(clippy::disallowed_methods, reason = "nobody tells when a file is unlocked")]
+        #[expect(clippy::disallowed_methods, reason = "no event says when a file is unlocked")]
         std::thread::sleep(LOCKED_PAUSE);
     }
 }

@@ -1,104 +1,288 @@
 // Who runs jobs, by machine, and what has run for long.
 
-import { ready, since, tell } from './actions.js';
-import { get, write } from './api.js';
-import { canWrite } from './auth.js';
-import { confirm, toast } from './dialog.js';
-import { h, icon, put, s } from './dom.js';
-import { noWorkers } from './empty.js';
-import { about, int, ms, plural, span } from './format.js';
-import { plain } from './json.js';
+import { confirm, isOpen, ready, since, tell, toast } from './actions.js';
+import { canWrite, get, write } from './api.js';
+import { about, awaited, h, icon, int, keyed, ms, plain, plural, put, redraw, s, say, span } from './dom.js';
 import { now } from './live.js';
-import { big, bones, busy, pill, refusal, tile } from './parts.js';
+import { busy as busyWhile, noWorkers, pill, th, tiles, unread } from './parts.js';
 import { jobLink } from './route.js';
+
+/** The number of jobs that a worker holds; `running` names at most twenty. @param {Worker} w */
+const held = (w) => w.running_total;
 
 /** @param {Page} page */
 export function mount({ main }) {
-  const control = new AbortController();
-  const tiles = h('section', { class: 'panel tiles four', 'aria-label': 'Now' });
-  const list = h('section', { class: 'panel', 'aria-label': 'Workers by machine' }, bones(4, 6));
-  const longest = h('section', { class: 'panel', 'aria-labelledby': 'lr' });
-  put(main, tiles, list, longest);
-  const load = async () => {
-    try {
-      const [{ workers }, { jobs }] = await Promise.all([get('workers', control.signal), get('jobs?state=processing&fields=row&limit=1000', control.signal)]);
-      if (main.querySelector('dialog, :focus-within[data-keep]')) return;
-      show(workers, jobs.sort((/** @type {JobRow} */ a, /** @type {JobRow} */ b) => ms(a.started_at) - ms(b.started_at)));
-    } catch (error) {
-      if (!control.signal.aborted) put(list, h('div', { class: 'body firstbody' }, refusal(error, load)));
-    }
-  };
-  const show = (/** @type {Worker[]} */ workers, /** @type {JobRow[]} */ running) => {
-    const alive = workers.filter((w) => w.alive);
-    const total = alive.reduce((sum, w) => sum + Math.max(w.slots, w.running.length), 0);
-    const held = alive.reduce((sum, w) => sum + w.running.length, 0);
-    const hosts = new Set(workers.map((w) => w.host)).size;
-    const old = running[0];
-    put(tiles, tile('Slots', big(int(held), `of ${int(total)} busy`), h('p', null, `${int(total - held)} free`)), tile('Workers', big(int(workers.length)), h('p', null, `${alive.length} alive, ${workers.length - alive.length} silent, on ${plural(hosts, 'machine')}`)),
-      tile('Running', big(int(running.length)), h('p', null, running.length >= 1000 ? 'the first thousand' : 'jobs with a lease')), tile('Longest run', big(old ? span(since(old.started_at ?? old.updated_at)) : '—'), h('p', null, old ? [h('a', { class: 'mono', href: jobLink(old.id) }, String(old.id)), ` ${old.kind}`] : 'nothing runs')));
-    if (workers.length === 0) put(list, noWorkers());
-    else {
-      const th = (/** @type {string} */ t, /** @type {string} */ c) => h('th', { scope: 'col', class: c }, t);
-      const groups = Map.groupBy(workers, (w) => (w.kind === 'remote' ? `${w.host} remote` : w.host));
-      const focus = document.activeElement?.closest('tr')?.dataset.key;
-      put(list, h('div', { class: 'scroll' }, h('table', null, h('thead', null, h('tr', null, th('Worker', ''), th('Kind', 'w-m'), th('Takes', 'w-l'), th('Slots', ''), th('Runs', 'w-l'), th('Heartbeat', 'num'), th('Up', 'num w-m'), canWrite() ? h('th', { scope: 'col', class: 'w-m' }, h('span', { class: 'vh' }, 'Actions')) : null)),
-        h('tbody', null, ...[...groups].sort().flatMap(([host, some]) => [group(host, some), ...some.map(row)])))), silent(workers));
-      if (focus) /** @type {HTMLElement | null} */ (list.querySelector(`tr[data-key="${CSS.escape(focus)}"] button`))?.focus();
-    }
-    const th = (/** @type {string} */ t, /** @type {string} */ c) => h('th', { scope: 'col', class: c }, t);
-    put(longest, h('header', null, h('h2', { id: 'lr' }, 'Longest running'), h('span', { class: 'end' }, h('a', { href: '#/jobs?state=processing' }, `All ${int(running.length)} running`))),
-      running.length === 0 ? h('div', { class: 'body soft' }, 'Nothing runs now.') : h('div', { class: 'scroll' }, h('table', null, h('thead', null, h('tr', null, th('Job', ''), th('Kind', ''), th('Queue', 'w-m'), th('Worker', 'w-m'), th('Progress', 'w-m'), th('Lease ends', 'num w-m'), th('Runs for', 'num'))), h('tbody', null, ...running.slice(0, 10).map(runRow)))));
-  };
-  const stop = (/** @type {Worker} */ w) => async () => {
-    if (!ready() || !(await confirm({ title: `Stop ${w.id}?`, body: [h('p', { class: 'soft' }, `It starts nothing more and ends when its ${plural(w.running.length, 'job')} are over. Nothing is lost.`)], safe: 'Leave it', verb: 'Stop the worker', count: 1, danger: true }))) return;
-    try {
-      await write('POST', `workers/${encodeURIComponent(w.id)}/stop`);
-      toast(`${w.id} was asked to stop`);
-      await load();
-    } catch (error) {
-      tell(error);
-    }
-  };
-  const row = (/** @type {Worker} */ w) => {
-    const button = h('button', { class: 'btn small', type: 'button', 'data-write': true, 'aria-label': `Stop ${w.id}`, onclick: () => void busy(button, stop(w)) }, icon('stop', 's'), 'Stop');
-    return h('tr', { 'data-key': w.id }, h('th', { scope: 'row' }, h('span', { class: 'mono' }, w.id), w.alive ? null : [' ', pill('failed', 'st-warn', 'silent')], w.stopping ? [' ', pill('warn', 'stop', 'stopping')] : null), h('td', { class: 'w-m' }, w.kind), h('td', { class: 'takes w-l', title: takes(w) }, takes(w)),
-      h('td', null, slots(w), ` ${w.running.length}`, h('span', { class: 'mute' }, `/${w.slots}`)), h('td', { class: 'w-l' }, ...w.running.slice(0, 2).flatMap((id, at) => [at ? ', ' : '', h('a', { class: 'mono', href: jobLink(id) }, String(id))]), w.running.length > 2 ? h('small', null, ` and ${w.running.length - 2} more`) : w.running.length === 0 ? h('span', { class: 'mute' }, '—') : null),
-      h('td', { class: w.alive ? 'num' : 'num is-failed strong' }, span(since(w.last_heartbeat))), h('td', { class: 'num w-m' }, about(since(w.started_at))), canWrite() ? h('td', { class: 'num w-m' }, w.kind === 'process' && !w.stopping ? button : null) : null);
-  };
-  void load();
-  const timer = setInterval(() => !document.hidden && void load(), 2000);
-  return () => {
-    clearInterval(timer);
-    control.abort();
-  };
+	const control = new AbortController();
+	const now = tiles('Now', ['Slots', 'Workers', 'Running', 'Longest run'], 'four');
+	const workers = workerTable();
+	const longest = longestTable();
+	put(main, now.node, workers.node, longest.node);
+	for (const place of [now.node, workers.body, longest.body]) awaited(place, place === now.node ? 0 : 5);
+	let asked = 0;
+	let drawn = 0;
+	const load = async () => {
+		const mine = (asked += 1);
+		try {
+			const [{ workers: all }, { jobs }] = await Promise.all([
+				get('workers?limit=1000', control.signal),
+				get('jobs?state=processing&fields=row&limit=1000', control.signal),
+			]);
+			if (mine < drawn) return;
+			drawn = mine;
+			jobs.sort((/** @type {JobRow} */ a, /** @type {JobRow} */ b) => ms(a.started_at) - ms(b.started_at));
+			now.node.removeAttribute('aria-busy');
+			figures(now.set, all, jobs);
+			workers.show(all, load);
+			longest.show(jobs);
+		} catch (error) {
+			if (control.signal.aborted) return;
+			unread(workers.body, error, load);
+			unread(longest.body, error, load);
+		}
+	};
+	void load();
+	const timer = setInterval(() => !document.hidden && void load(), 2000);
+	return () => {
+		clearInterval(timer);
+		control.abort();
+	};
+}
+
+/** @param {ReturnType<typeof tiles>['set']} set @param {Worker[]} workers @param {JobRow[]} running */
+function figures(set, workers, running) {
+	const alive = workers.filter((w) => w.alive);
+	const total = alive.reduce((sum, w) => sum + Math.max(w.slots, held(w)), 0);
+	const busy = alive.reduce((sum, w) => sum + held(w), 0);
+	const hosts = plural(new Set(workers.map((w) => w.host)).size, 'machine');
+	const old = running[0];
+	set(0, [int(busy), `of ${int(total)} busy`], `${int(total - busy)} free`);
+	set(1, [int(workers.length)], `${alive.length} alive, ${workers.length - alive.length} silent, on ${hosts}`);
+	set(2, [int(running.length)], running.length >= 1000 ? 'the first thousand' : 'jobs with a lease');
+	set(
+		3,
+		[old ? span(since(old.started_at ?? old.updated_at)) : '—'],
+		old ? `${old.id} ${old.kind}` : 'nothing runs',
+		old ? [h('a.mono', { href: jobLink(old.id) }, String(old.id)), ` ${old.kind}`] : 'nothing runs',
+	);
+}
+
+/** @param {Worker} w @param {() => Promise<void>} load */
+async function stop(w, load) {
+	const asks = {
+		title: `Stop ${w.id}?`,
+		body: [
+			h('p.soft', `It takes no more jobs, and stops when its ${plural(held(w), 'running job')} have ended.`),
+		],
+		safe: 'Leave it',
+		verb: 'Stop the worker',
+		count: 1,
+		danger: true,
+	};
+	if (isOpen() || !ready() || !(await confirm(asks)) || !ready()) return;
+	try {
+		await write('POST', `workers/${encodeURIComponent(w.id)}/stop`);
+		toast(`${w.id} was asked to stop`);
+		await load();
+	} catch (error) {
+		tell(error);
+	}
+}
+
+/** Workers by machine. Rows keep their place and their nodes, so that the focus stays. */
+function workerTable() {
+	const body = h('div');
+	const rows = h('tbody');
+	const foot = h('footer');
+	const table = h(
+		'div.scroll',
+		h(
+			'table',
+			h(
+				'thead',
+				h(
+					'tr',
+					th('Worker', ''),
+					th('Kind', 'w-m'),
+					th('Takes', 'w-l'),
+					th('Slots', ''),
+					th('Runs', 'w-l'),
+					th('Heartbeat', 'num'),
+					th('Up', 'num w-m'),
+					canWrite() ? h('th', { scope: 'col', class: 'w-m' }, h('span.vh', 'Actions')) : null,
+				),
+			),
+			rows,
+		),
+	);
+	/** @type {() => Promise<void>} */
+	let load = async () => {};
+	const make = (/** @type {Worker | [string, Worker[]]} */ item) => {
+		if (Array.isArray(item)) return group(...item);
+		const cells = ['w-m', 'takes w-l', '', 'w-l', '', 'num w-m', ...(canWrite() ? ['num w-m'] : [])];
+		return h('tr', h('th', { scope: 'row' }), ...cells.map((cls) => h('td', { class: cls || null })));
+	};
+	const update = (/** @type {HTMLElement} */ row, /** @type {Worker | [string, Worker[]]} */ w) => {
+		if (Array.isArray(w)) return;
+		const [name, kind, what, busy, runs, beat, up, act] = /** @type {HTMLElement[]} */ ([...row.children]);
+		redraw(name, `${w.alive} ${w.stopping}`, () => [
+			h('span.mono', w.id),
+			w.alive ? null : [' ', pill('failed', 'st-warn', 'silent')],
+			w.stopping ? [' ', pill('warn', 'stop', 'stopping')] : null,
+		]);
+		say(kind, w.kind);
+		say(what, takes(w));
+		what.title = takes(w);
+		redraw(busy, `${held(w)}/${w.slots}`, () => [slots(w), ` ${held(w)}`, h('span.mute', `/${w.slots}`)]);
+		redraw(runs, w.running.slice(0, 2).join() + held(w), () => [
+			...w.running.slice(0, 2).flatMap((id, at) => [at ? ', ' : '', h('a.mono', { href: jobLink(id) }, String(id))]),
+			held(w) > 2 ? h('small', ` and ${int(held(w) - 2)} more`) : held(w) === 0 ? h('span.mute', '—') : null,
+		]);
+		beat.className = w.alive ? 'num' : 'num is-failed strong';
+		say(beat, span(since(w.last_heartbeat)));
+		say(up, about(since(w.started_at)));
+		if (act)
+			redraw(act, String(w.kind === 'process' && !w.stopping), () => {
+				if (w.kind !== 'process' || w.stopping) return null;
+				const button = h(
+					'button.btn.small',
+					{
+						'data-write': true,
+						'aria-label': `Stop ${w.id}`,
+						onclick: () => void busyWhile(button, () => stop(w, load)),
+					},
+					icon('stop', 's'),
+					'Stop',
+				);
+				return button;
+			});
+	};
+	return {
+		node: h('section.panel', { 'aria-label': 'Workers by machine' }, body),
+		body,
+		/** @param {Worker[]} workers @param {() => Promise<void>} again */
+		show: (workers, again) => {
+			load = again;
+			if (workers.length === 0) return redraw(body, 'none', noWorkers);
+			redraw(body, 'table', () => [table, foot]);
+			const groups = Map.groupBy(workers, (w) => (w.kind === 'remote' ? `${w.host} remote` : w.host));
+			const items = [...groups].sort().flatMap((one) => [one, ...one[1]]);
+			keyed(rows, items, (item) => (Array.isArray(item) ? `machine ${item[0]}` : item.id), make, update);
+			const gone = silent(workers);
+			foot.hidden = gone.length === 0;
+			redraw(foot, gone.join(), () => gone.map((text) => h('span', text)));
+		},
+	};
+}
+
+/** The ten jobs that have run for the longest time. */
+function longestTable() {
+	const body = h('div');
+	const rows = h('tbody');
+	const all = h('a', { href: '#/jobs?state=processing' });
+	const heads = [
+		['Job', ''],
+		['Kind', ''],
+		['Queue', 'w-m'],
+		['Worker', 'w-m'],
+		['Progress', 'w-m'],
+		['Lease ends', 'num w-m'],
+		['Runs for', 'num'],
+	];
+	const table = h(
+		'div.scroll',
+		h('table', h('thead', h('tr', ...heads.map(([text, cls]) => th(text, cls)))), rows),
+	);
+	const make = (/** @type {JobRow} */ job) =>
+		h(
+			'tr',
+			h('td', h('a.mono', { href: jobLink(job.id) }, String(job.id))),
+			h('td', h('code', job.kind)),
+			h('td.w-m', job.queue),
+			h('td.mono.w-m'),
+			h('td.cut.w-m'),
+			h('td.num.w-m'),
+			h('td.num'),
+		);
+	const update = (/** @type {HTMLElement} */ row, /** @type {JobRow} */ job) => {
+		const [worker, progress, lease, runs] = [...row.children].slice(3);
+		say(worker, job.worker ?? '—');
+		say(progress, job.progress == null ? 'none reported' : plain(JSON.stringify(job.progress)));
+		progress.classList.toggle('mute', job.progress == null);
+		say(lease, job.lease_until ? span(Math.max(0, ms(job.lease_until) - now())) : '—');
+		say(runs, span(since(job.started_at ?? job.updated_at)));
+	};
+	return {
+		node: h(
+			'section.panel',
+			{ 'aria-labelledby': 'lr' },
+			h('header', h('h2', { id: 'lr' }, 'Longest running'), h('span.end', all)),
+			body,
+		),
+		body,
+		/** @param {JobRow[]} running */
+		show: (running) => {
+			say(all, `All ${int(running.length)} running`);
+			if (running.length === 0) return redraw(body, 'none', () => h('div.body.soft', 'Nothing runs now.'));
+			redraw(body, 'table', () => table);
+			keyed(rows, running.slice(0, 10), (job) => String(job.id), make, update);
+		},
+	};
 }
 
 /** @param {string} host @param {Worker[]} some */
 function group(host, some) {
-  const what = some[0].kind === 'remote' ? 'remote workers over HTTP' : some[0].kind === 'process' ? 'worker processes' : `server, pid ${some[0].pid ?? '?'}`;
-  return h('tr', { class: 'group' }, h('th', { colspan: canWrite() ? 8 : 7, scope: 'rowgroup' }, h('b', { class: 'strong' }, host.replace(/ remote$/, '')), ' ', h('span', { class: 'mute' }, what)));
+	const what =
+		some[0].kind === 'remote'
+			? 'remote workers over HTTP'
+			: some[0].kind === 'process'
+				? 'worker processes'
+				: `server, pid ${some[0].pid ?? '?'}`;
+	return h(
+		'tr.group',
+		h(
+			'th',
+			{ colspan: canWrite() ? 8 : 7, scope: 'rowgroup' },
+			h('b.strong', host.replace(/ remote$/, '')),
+			' ',
+			h('span.mute', what),
+		),
+	);
 }
 
 /** @param {Worker} w */
 function takes(w) {
-  const kinds = w.kinds ? w.kinds.slice(0, 4).join(', ') + (w.kinds.length > 4 ? ` and ${w.kinds.length - 4} more` : '') : 'everything';
-  return w.queues ? `${kinds} in ${w.queues.slice(0, 3).join(', ')}` : kinds === 'everything' ? kinds : `${kinds} in all queues`;
+	const kinds = w.kinds
+		? w.kinds.slice(0, 4).join(', ') + (w.kinds.length > 4 ? ` and ${w.kinds.length - 4} more` : '')
+		: 'everything';
+	return w.queues
+		? `${kinds} in ${w.queues.slice(0, 3).join(', ')}`
+		: kinds === 'everything'
+			? kinds
+			: `${kinds} in all queues`;
 }
 
 /** @param {Worker} w */
 function slots(w) {
-  const n = Math.min(w.slots, 16);
-  const rects = Array.from({ length: n }, (_, at) => s('rect', { class: at < w.running.length ? 'b' : '', x: at * 9 + 0.5, y: 1.5, width: 7, height: 7, rx: 1.5 }));
-  return s('svg', { class: 'slots', width: n * 9, height: 11, viewBox: `0 0 ${Math.max(1, n * 9)} 11`, 'aria-hidden': 'true' }, ...rects);
+	const n = Math.min(w.slots, 16);
+	const rects = Array.from({ length: n }, (_, at) =>
+		s('rect', { class: at < held(w) ? 'b' : '', x: at * 9 + 0.5, y: 1.5, width: 7, height: 7, rx: 1.5 }),
+	);
+	return s(
+		'svg',
+		{ class: 'slots', width: n * 9, height: 11, viewBox: `0 0 ${Math.max(1, n * 9)} 11`, 'aria-hidden': 'true' },
+		...rects,
+	);
 }
 
 /** What happens to the jobs of silent workers. @param {Worker[]} workers */
-function silent(workers) {
-  const gone = workers.filter((w) => !w.alive);
-  return gone.length === 0 ? null : h('footer', null, ...gone.slice(0, 3).map((w) => h('span', null, `${w.id} was last seen ${about(since(w.last_heartbeat))} ago${w.running.length ? `: its ${plural(w.running.length, 'job')} run elsewhere once their leases end. Nothing is lost.` : '; it holds no job.'}`)));
-}
-
-/** @param {JobRow} job */
-function runRow(job) {
-  return h('tr', null, h('td', null, h('a', { class: 'mono', href: jobLink(job.id) }, String(job.id))), h('td', null, h('code', null, job.kind)), h('td', { class: 'w-m' }, job.queue), h('td', { class: 'mono w-m' }, job.worker ?? '—'), h('td', { class: 'cut w-m' }, job.progress == null ? h('span', { class: 'mute' }, 'none told') : plain(JSON.stringify(job.progress))), h('td', { class: 'num w-m' }, job.lease_until ? span(Math.max(0, ms(job.lease_until) - now())) : '—'), h('td', { class: 'num' }, span(since(job.started_at ?? job.updated_at))));
-}
+const silent = (workers) =>
+	workers
+		.filter((w) => !w.alive)
+		.slice(0, 3)
+		.map(
+			(w) =>
+				`${w.id} was last seen ${about(since(w.last_heartbeat))} ago; ` +
+				(held(w)
+					? `its ${plural(held(w), 'job')} will be queued again when their leases end.`
+					: 'it holds no job.'),
+		);

@@ -1,21 +1,21 @@
-//! Clocks. True time is the world's alone. Processes read one wall clock, as those that share a
-//! file on one machine do, a little apart from each other; and a monotonic clock each. Where the
-//! store has its own clock, that is the wall clock, and processes read it hours apart.
+//! Clocks. True time is known to the world only. Processes read one wall clock with a small skew
+//! each, as processes on one machine do, and a monotonic clock of their own. Where the store has
+//! its own clock, that is the wall clock, and the skew of processes is hours.
 
 use windlass_core::{Millis, Mono, Now, Wall};
 
 /// The wall clock of the machine all processes run on.
 #[derive(Debug, Default)]
 pub struct WallClock {
-    /// How far it is off, by steps.
+    /// Sum of all steps, in ms.
     offset: i64,
-    /// How far it is off on top, by strobing.
+    /// Temporary offset in ms, set by strobing, beside `offset`.
     wobble: i64,
     /// When it was last set, in true time.
     pub stepped: Option<u64>,
     /// When it was last set back, by steps or strobing, in true time.
     pub set_back: Option<u64>,
-    /// The sum of all steps, as lengths.
+    /// Sum of the absolute lengths of all steps, in ms.
     pub moved: u64,
 }
 
@@ -23,7 +23,7 @@ pub struct WallClock {
 const BEGIN: i64 = 1_700_000_000_000;
 
 impl WallClock {
-    /// Sets it, by so much.
+    /// Steps the clock by `by` ms.
     pub fn step(&mut self, by: i64, at: u64) {
         self.offset += by;
         self.stepped = Some(at);
@@ -31,13 +31,13 @@ impl WallClock {
         self.moved += by.unsigned_abs();
     }
 
-    /// Makes it jump a little beside where it stands.
+    /// Sets the temporary offset.
     pub fn strobe(&mut self, by: i64, at: u64) {
         self.set_back = if by < self.wobble { Some(at) } else { self.set_back };
         self.wobble = by;
     }
 
-    /// What it reads.
+    /// Milliseconds since the epoch at this true time, with offset and wobble.
     pub fn read(&self, at: u64) -> i64 {
         BEGIN + at.cast_signed() + self.offset + self.wobble
     }
@@ -47,11 +47,11 @@ impl WallClock {
 #[derive(Debug, Clone)]
 pub struct ProcessClock {
     booted: u64,
-    /// How far off it reads the wall clock.
+    /// Difference of its reading from the wall clock, in ms.
     skew: i64,
-    /// How much faster its monotonic clock runs, in millionths.
+    /// Rate error of its monotonic clock, in millionths; negative is too slow.
     drift: i64,
-    /// For how long its monotonic clock stood still.
+    /// Time for which its monotonic clock was stopped, in ms.
     slept: u64,
 }
 
@@ -61,17 +61,17 @@ impl ProcessClock {
         Self { booted, skew, drift, slept: 0 }
     }
 
-    /// The monotonic clock stands still for so long.
+    /// Stops the monotonic clock for `length` ms.
     pub fn sleep(&mut self, length: u64) {
         self.slept += length;
     }
 
-    /// The monotonic clock goes on this much sooner than [`sleep`](Self::sleep) said.
+    /// Ends a [`sleep`](Self::sleep) `sooner` ms before its end.
     pub fn wake(&mut self, sooner: u64) {
         self.slept = self.slept.saturating_sub(sooner);
     }
 
-    /// What both clocks read.
+    /// Both readings at this true time.
     pub fn now(&self, wall: &WallClock, at: u64) -> Now {
         let read = wall.read(at) + self.skew;
         Now::new(Wall::new(read), Mono::new(self.mono(at)))
@@ -91,17 +91,17 @@ impl ProcessClock {
     }
 }
 
-/// What a process can know of steps of the wall clock: one shows only as a difference between two
-/// readings of both its clocks.
+/// Detects steps of the wall clock as a process can: by the difference between two readings of both
+/// its clocks.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sight {
+pub struct StepDetector {
     /// The wall clock minus the monotonic one at the last reading; none before the first commit.
     apart: Option<i64>,
     /// When a reading last showed a step, in true time.
     pub step_seen: Option<u64>,
 }
 
-impl Sight {
+impl StepDetector {
     /// The first commit has read the clock: from here on steps show.
     pub fn begin(&mut self, read: Now) {
         self.apart.get_or_insert(apart(read));
@@ -134,14 +134,14 @@ fn apart(read: Now) -> i64 {
     read.wall.get() - read.mono.get().cast_signed()
 }
 
-/// How far two readings of the wall clock may lie apart without a step: the skew of two processes,
-/// the wobble, and what does not count as a step.
+/// Largest difference of two readings of the wall clock without a step: the skew of two processes,
+/// the wobble, and the smallest step that is detected.
 pub const CLOCK_PLAY: Millis = Millis::new(1_000 + 2 * MAX_SKEW + 2 * MAX_WOBBLE);
-/// The largest skew of processes on one machine.
+/// The largest skew of processes on one machine, in ms.
 pub const MAX_SKEW: u64 = 60;
-/// The largest skew of processes whose store has its own clock.
+/// The largest skew of processes whose store has its own clock, in ms.
 pub const FAR_SKEW: u64 = 3 * 3_600_000;
-/// The largest wobble.
+/// The largest temporary offset, in ms.
 pub const MAX_WOBBLE: u64 = 200;
 
 #[cfg(test)]
@@ -161,21 +161,25 @@ mod tests {
 
     #[test]
     fn a_step_is_seen_only_between_two_readings_after_the_first_commit() {
-        let (mut wall, mut sight) = (WallClock::default(), Sight::default());
+        let (mut wall, mut step_detector) = (WallClock::default(), StepDetector::default());
         let clock = ProcessClock::new(0, 0, 0);
-        sight.read(clock.now(&wall, 10), 10);
+        step_detector.read(clock.now(&wall, 10), 10);
         wall.step(5_000, 10);
-        sight.read(clock.now(&wall, 20), 20);
-        assert_eq!((sight.has_begun(), sight.step_seen), (false, None), "before its first commit");
-        sight.begin(clock.now(&wall, 20));
+        step_detector.read(clock.now(&wall, 20), 20);
+        assert_eq!(
+            (step_detector.has_begun(), step_detector.step_seen),
+            (false, None),
+            "before its first commit"
+        );
+        step_detector.begin(clock.now(&wall, 20));
         wall.step(-5_000, 30);
         wall.step(5_000, 31);
-        sight.read(clock.now(&wall, 40), 40);
-        assert_eq!(sight.step_seen, None, "set and set back between two readings");
+        step_detector.read(clock.now(&wall, 40), 40);
+        assert_eq!(step_detector.step_seen, None, "set and set back between two readings");
         wall.step(2_000, 50);
-        sight.read(clock.now(&wall, 60), 60);
-        sight.read(clock.now(&wall, 70), 70);
-        assert_eq!(sight.step_seen, Some(60));
+        step_detector.read(clock.now(&wall, 60), 60);
+        step_detector.read(clock.now(&wall, 70), 70);
+        assert_eq!(step_detector.step_seen, Some(60));
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! What a batch of runs has seen. A batch in which some fault, some legal move or some refusal
-//! never came up proves nothing about it: it is invalid, not green.
+//! Coverage of a batch of runs: how often each fault, legal move and refusal occurred. A batch in
+//! which one of them never occurred proves nothing about it: it is invalid, not green.
 
 use std::collections::BTreeMap;
 
 use windlass_core::machine::{Answer, Refused};
-use windlass_core::store::{AdminRefused, JobRefused};
+use windlass_core::store::{AdminDone, AdminRefused, JobRefused};
 use windlass_core::{EnqueueRefused, EventName, Rejected};
 
 use crate::faults::{Fault, FaultSet};
 
-/// The legal moves of a job, each of which has to come up.
-pub const EDGES: [&str; 24] = [
+/// The legal moves of a job or a queue, each of which has to occur.
+pub const EDGES: [&str; 25] = [
     "enqueue ready",
     "enqueue scheduled",
     "fall due",
@@ -24,7 +24,7 @@ pub const EDGES: [&str; 24] = [
     "heartbeat",
     "expire, tried again",
     "expire, attempts used up",
-    "lease counts anew",
+    "lease counts again",
     "cancel waiting",
     "cancel running",
     "cancel again",
@@ -35,17 +35,20 @@ pub const EDGES: [&str; 24] = [
     "remove cancelled",
     "verdict repeated",
     "duplicate enqueue",
+    "delete queue",
 ];
 
-/// The refusals a client can meet, each of which has to come up. Those that need thousands of
+/// The refusals that a client can get, each of which has to occur. Those that need thousands of
 /// queues or kinds are left to the conformance suite.
-pub const REFUSALS: [&str; 15] = [
+pub const REFUSALS: [&str; 17] = [
     "stale verdict",
     "stale heartbeat",
     "cancel finished",
     "replay unfinished",
     "delete unfinished",
     "no such job",
+    "delete queue with jobs",
+    "settings changed",
     "queue full",
     "idempotency conflict",
     "too far ahead",
@@ -57,7 +60,7 @@ pub const REFUSALS: [&str; 15] = [
     "unknown",
 ];
 
-/// What transactions do to each other, each of which has to come up.
+/// Kinds of contention between transactions, each of which has to occur.
 pub const CONTENTION: [&str; 6] = [
     "lock wait",
     "deadlock victim",
@@ -67,7 +70,7 @@ pub const CONTENTION: [&str; 6] = [
     "was_committed waited",
 ];
 
-/// Faults of transactions that go step by step.
+/// Faults that only interleaved commits can have.
 const INTERLEAVED: [Fault; 5] = [
     Fault::CrashInTransaction,
     Fault::SlowTransaction,
@@ -76,7 +79,7 @@ const INTERLEAVED: [Fault; 5] = [
     Fault::LateCommit,
 ];
 
-/// How often things came up.
+/// Number of occurrences, by name.
 #[derive(Debug, Clone, Default)]
 pub struct Coverage {
     faults: BTreeMap<Fault, u64>,
@@ -89,31 +92,31 @@ pub struct Coverage {
     pub jobs: u64,
     /// Handlers started.
     pub executions: u64,
-    /// Things that happened.
+    /// Events of the world that were processed.
     pub events: u64,
-    /// Simulated time.
+    /// Simulated time in ms.
     pub millis: u64,
 }
 
 impl Coverage {
-    /// A fault came up.
+    /// Counts an injected fault.
     pub fn fault(&mut self, fault: Fault) {
         *self.faults.entry(fault).or_default() += 1;
     }
 
-    /// A job moved.
+    /// Counts a legal move: one of [`EDGES`].
     pub fn edge(&mut self, edge: &'static str) {
         debug_assert!(EDGES.contains(&edge), "{edge} is no edge");
         *self.edges.entry(edge).or_default() += 1;
     }
 
-    /// Transactions met.
+    /// Counts contention between transactions: one of [`CONTENTION`].
     pub fn contention(&mut self, name: &'static str) {
         debug_assert!(CONTENTION.contains(&name), "{name} is no contention");
         *self.contention.entry(name).or_default() += 1;
     }
 
-    /// Adds what another run has seen.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         for (fault, count) in &other.faults {
             *self.faults.entry(*fault).or_default() += count;
@@ -134,7 +137,7 @@ impl Coverage {
         self.millis += other.millis;
     }
 
-    /// A client got an answer: notes what was refused in it.
+    /// Counts the refusals in an answer to a client.
     pub fn answer(&mut self, answer: &Answer) {
         match answer {
             Answer::Refused(refused) => self.refusal(refused_name(refused)),
@@ -149,6 +152,13 @@ impl Coverage {
             Answer::Admin(Err(AdminRefused::Job(refused))) => {
                 self.job_refused(refused, "stale verdict");
             }
+            Answer::Admin(Err(AdminRefused::QueueHasJobs { .. })) => {
+                self.refusal("delete queue with jobs");
+            }
+            Answer::Admin(Err(AdminRefused::SettingsChanged(_))) => {
+                self.refusal("settings changed");
+            }
+            Answer::Admin(Ok(AdminDone::QueueDeleted)) => self.edge("delete queue"),
             _ => {}
         }
     }
@@ -182,7 +192,7 @@ impl Coverage {
         *self.refusals.entry(name).or_default() += 1;
     }
 
-    /// What never came up. Some of it can only where commits are `interleaved`.
+    /// Names that never occurred. Some can occur only where commits are `interleaved`.
     pub fn missing(&self, interleaved: bool) -> Vec<String> {
         let faults = FaultSet::all().iter().filter(|fault| !self.faults.contains_key(fault));
         let faults = faults.filter(|fault| interleaved || !INTERLEAVED.contains(fault));
@@ -198,7 +208,7 @@ impl Coverage {
             .collect()
     }
 
-    /// Everything that came up, with how often: by family and name.
+    /// Family, name and count of everything that occurred.
     pub fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
         let faults = self.faults.iter().map(|(fault, count)| ("fault", fault.word(), *count));
         let edges = self.edges.iter().map(|(edge, count)| ("move", *edge, *count));

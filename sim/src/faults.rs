@@ -1,5 +1,5 @@
-//! Everything that can go wrong, by name. A seed has some of it turned on (a swarm), so that
-//! combinations come up in which one fault does not drown another.
+//! The faults that the simulation injects, by name. Each seed turns on some of them (swarm
+//! testing), so that frequent faults do not hide rare ones.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::rng::Rng;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident = $word:literal,)+) => {
-        /// Something that can go wrong.
+        /// A fault that can be injected.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault {
             $($(#[$doc])* $name,)+
@@ -17,7 +17,7 @@ macro_rules! faults {
             /// Every fault.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// Its name, as options and reports have it.
+            /// The name in options and reports.
             pub fn word(self) -> &'static str {
                 match self {
                     $(Self::$name => $word,)+
@@ -28,23 +28,23 @@ macro_rules! faults {
 }
 
 faults! {
-    /// A process vanishes.
+    /// A process is killed.
     Crash = "crash",
-    /// Every process vanishes, and what was not durable with them.
+    /// Every process is killed, and everything that was not durable is lost.
     PowerCut = "power-cut",
-    /// A process vanishes between two effects.
+    /// A process is killed between two effects.
     CrashAmidEffects = "crash-amid-effects",
-    /// A process vanishes before its call of the store is made.
+    /// A process is killed before its call of the store is made.
     CrashBeforeCommit = "crash-before-commit",
-    /// A process vanishes in a commit, which takes place or not.
+    /// A process is killed in a commit, which takes place or not.
     CrashInCommit = "crash-in-commit",
-    /// A process vanishes after a commit, before it hears of it.
+    /// A process is killed after a commit, before it gets the answer.
     CrashAfterCommit = "crash-after-commit",
-    /// A commit does not take place, and says so.
+    /// A commit does not take place, and the answer says so.
     NotCommitted = "not-committed",
-    /// A commit takes place, and nobody can tell.
+    /// A commit takes place, and its outcome is unknown.
     UnknownCommitted = "unknown-committed",
-    /// A commit does not take place, and nobody can tell.
+    /// A commit does not take place, and its outcome is unknown.
     UnknownNotCommitted = "unknown-not-committed",
     /// The store fails with a commit that takes place.
     FatalCommitted = "fatal-committed",
@@ -57,18 +57,18 @@ faults! {
     /// The disk is full for a while.
     DiskFull = "disk-full",
     /// The store cannot say whether a batch was committed.
-    LookFails = "look-fails",
-    /// The store cannot be opened anew at once.
+    WasCommittedFails = "was-committed-fails",
+    /// The store cannot be reopened at once.
     ReopenFails = "reopen-fails",
-    /// A process vanishes in a transaction, which is rolled back or commits without it.
+    /// A process is killed in a transaction, which is rolled back or commits later.
     CrashInTransaction = "crash-in-transaction",
     /// A transaction holds its rows for seconds.
     SlowTransaction = "slow-transaction",
     /// The store ends a waiting transaction as the victim of a deadlock.
     DeadlockVictim = "deadlock-victim",
-    /// A transaction of somebody else holds waiting jobs for seconds, then rolls back.
+    /// A transaction of another client holds waiting jobs for seconds, then rolls back.
     ForeignTransaction = "foreign-transaction",
-    /// A commit takes place, or not, only after its process was told that it is not known.
+    /// A commit takes place, or not, only after its process got the answer that it is unknown.
     LateCommit = "late-commit",
     /// A commit takes seconds.
     SlowCommit = "slow-commit",
@@ -94,29 +94,29 @@ faults! {
     StepForward = "step-forward",
     /// The wall clock is set back.
     StepBack = "step-back",
-    /// The wall clock jumps to and fro by less than counts as a step.
+    /// The wall clock jumps back and forth by less than a detected step.
     Strobe = "strobe",
-    /// A process stands still for a while.
+    /// A process is suspended for a while.
     Suspend = "suspend",
-    /// Processes read the wall clock a little apart; by hours, if the store has its own.
+    /// Processes read different wall clocks: by ms, or by hours if the store has its own.
     Skew = "skew",
     /// Monotonic clocks run too fast or too slow.
     Drift = "drift",
-    /// A handler fails.
+    /// A handler reports an error.
     HandlerFails = "handler-fails",
-    /// A handler fails for good.
+    /// A handler reports an error that must not be retried.
     HandlerGivesUp = "handler-gives-up",
-    /// A handler panics.
+    /// The panic is reported as a failed attempt.
     HandlerPanics = "handler-panics",
-    /// A handler does not end by itself.
+    /// A handler runs until it is stopped.
     HandlerHangs = "handler-hangs",
-    /// A handler runs longer than its lease; a remote one falls silent and reports late.
+    /// A handler runs longer than its lease; a remote one stops its heartbeats and reports late.
     HandlerOutlives = "handler-outlives",
-    /// A handler puts its job off.
+    /// A handler snoozes its job.
     HandlerSnoozes = "handler-snoozes",
-    /// A handler takes its process with it.
+    /// A handler crashes its process.
     HandlerCrashes = "handler-crashes",
-    /// A handler that is told to stop does not.
+    /// A handler ignores the stop signal.
     IgnoresStop = "ignores-stop",
     /// An operator cancels jobs.
     Cancels = "cancels",
@@ -128,13 +128,13 @@ faults! {
     Pauses = "pauses",
     /// An operator sets limits of queues.
     Limits = "limits",
-    /// Finished jobs are kept for a short while only.
+    /// The retention of finished jobs is short.
     Purges = "purges",
-    /// Requests come faster than a machine with low limits takes them.
+    /// Requests arrive faster than a machine with low limits accepts them.
     Overload = "overload",
 }
 
-/// A set of faults.
+/// One bit per fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultSet(u64);
 
@@ -144,29 +144,29 @@ impl FaultSet {
         Fault::ALL.iter().fold(Self::default(), |set, fault| set.with(*fault))
     }
 
-    /// The set with this one too.
+    /// Adds `fault`.
     #[must_use]
     pub fn with(self, fault: Fault) -> Self {
         Self(self.0 | 1 << fault as u64)
     }
 
-    /// The set without these.
+    /// Removes the faults of another set.
     #[must_use]
     pub fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
 
-    /// Whether this one is in it.
+    /// Whether `fault` is in the set.
     pub fn has(self, fault: Fault) -> bool {
         self.0 & 1 << fault as u64 != 0
     }
 
-    /// The faults in it.
+    /// The faults of the set, in the order of their bits.
     pub fn iter(self) -> impl Iterator<Item = Fault> {
         Fault::ALL.iter().copied().filter(move |fault| self.has(*fault))
     }
 
-    /// Draws which faults a seed has: none, all, or each with the same chance.
+    /// Draws the faults of a seed: none, all, or each with the same probability.
     pub fn draw(rng: &mut Rng) -> Self {
         let per_mille = match rng.below(20) {
             0 => return Self::default(),
@@ -182,7 +182,7 @@ impl FaultSet {
         set
     }
 
-    /// The set with these names, separated by commas.
+    /// Parses names separated by commas.
     pub fn parse(names: &str) -> Result<Self, String> {
         let mut set = Self::default();
         for name in names.split(',').filter(|name| !name.is_empty()) {

@@ -1,5 +1,5 @@
-//! Mutants: bugs put into a copy of the workspace, one at a time, to see that the simulation finds
-//! each of them. The production sources hold nothing of this.
+//! Mutants: bugs that are patched into a copy of the workspace, one at a time, to test that the
+//! simulation finds each. The production sources are not changed.
 
 use std::fs;
 use std::io;
@@ -11,17 +11,17 @@ use crate::patch;
 /// A bug, as a patch.
 #[derive(Debug)]
 pub struct Mutant {
-    /// Its name.
+    /// `M1`, `M2` and so on.
     pub name: &'static str,
-    /// What it does wrong.
+    /// The bug, in a few words.
     pub what: &'static str,
-    /// The patch.
+    /// A unified diff against the workspace.
     pub patch: &'static str,
 }
 
 macro_rules! mutants {
     ($($name:literal, $file:literal, $what:literal;)+) => {
-        /// Every mutant.
+        /// In the order of their names.
         pub const MUTANTS: &[Mutant] = &[
             $(Mutant {
                 name: $name,
@@ -63,16 +63,16 @@ mutants! {
     "M28", "m28", "lost leases not reported";
 }
 
-/// How many seeds a mutant may take.
+/// Seeds after which a mutant counts as not found.
 pub const MOST_SEEDS: u64 = 2_000;
 
-/// How many seeds must be green without any mutant.
+/// Seeds that must pass without any mutant.
 const CONTROL_SEEDS: u64 = 500;
 
-/// After how many seeds a mutant was found, and by which rule; nothing if it was not.
+/// Number of seeds until a mutant was found, and the rule that found it; `None` if none did.
 pub type Found = Option<(u64, String)>;
 
-/// A copy of the workspace, in which one mutant at a time is built and run.
+/// A copy of the workspace in which mutants are built and run, one at a time.
 #[derive(Debug)]
 pub struct Workshop {
     copy: PathBuf,
@@ -80,12 +80,12 @@ pub struct Workshop {
     root: PathBuf,
 }
 
-/// What is not copied.
+/// Names of files and folders that the copy does not need.
 const LEFT_OUT: [&str; 3] = ["target", ".git", "mutants"];
 
 impl Workshop {
-    /// Copies the workspace at `root` into a folder under its own target folder, so that what was
-    /// built for one run of the mutants serves the next.
+    /// Copies the workspace at `root` into a folder of its target folder, so that builds are
+    /// reused by the next run.
     pub fn new(root: &Path) -> Result<Self, String> {
         let base = root.join("target").join("mutants");
         let (copy, target) = (base.join("copy"), base.join("target"));
@@ -108,7 +108,7 @@ impl Workshop {
         })
     }
 
-    /// Builds a mutant, hunts it from each of these first seeds, and takes it out again.
+    /// Builds a mutant, runs seeds from each of these first ones until one fails, and reverts it.
     pub fn try_out(
         &self,
         mutant: &Mutant,
@@ -147,7 +147,7 @@ impl Workshop {
         if status.success() { Ok(()) } else { Err("the mutant does not build".into()) }
     }
 
-    /// Runs seeds until one fails: after how many, and by which rule.
+    /// Runs seeds until one fails; returns their number and the violated rule.
     fn run(&self, first: u64, seeds: u64) -> Result<Found, String> {
         let output = Command::new(self.target.join("release").join("windlass-sim"))
             .args(["hunt", "--seeds", &seeds.to_string(), "--first", &first.to_string()])
@@ -172,8 +172,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Copies a folder; files that are the same already are left alone, so that nothing is built
-/// again without need.
+/// Copies a folder, without files that are equal already, so that cargo does not rebuild them.
 fn copy_newer(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

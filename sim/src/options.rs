@@ -1,83 +1,83 @@
-//! Every option of a run, all drawn from its seed, and what a person may set instead.
+//! The options of a run, drawn from its seed, and overrides from the command line.
 
 use std::fmt::{self, Write as _};
 
 use crate::faults::{Fault, FaultSet};
 use crate::rng::Rng;
 
-/// What a person, or the shrinking of a failure, sets instead of what the seed says.
+/// Options that the command line, or the shrinking of a failure, sets in place of the seed's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overrides {
-    /// These faults are off.
+    /// Faults that are switched off.
     pub off: FaultSet,
-    /// So many jobs.
+    /// Number of jobs.
     pub jobs: Option<u64>,
-    /// Faults for so long.
+    /// Duration of the phase with faults, in ms.
     pub millis: Option<u64>,
-    /// So many processes.
+    /// Number of processes.
     pub processes: Option<u64>,
-    /// So many remote workers.
+    /// Number of remote workers.
     pub remotes: Option<u64>,
-    /// Each commit happens at one instant.
+    /// Whether each commit takes place at one instant, not step by step.
     pub atomic: bool,
 }
 
 /// Every option of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where all of it comes from.
+    /// Seed from which all options are drawn.
     pub seed: u64,
-    /// What may go wrong.
+    /// Faults that may be injected.
     pub faults: FaultSet,
-    /// How often, where a fault has no pace of its own: out of a thousand occasions.
+    /// Probability of faults without a rate of their own, per thousand occasions.
     pub rate: u64,
-    /// Processes over the shared store.
+    /// Number of processes on the shared store.
     pub processes: u64,
-    /// Slots of each.
+    /// Slots of each process.
     pub slots: u64,
-    /// Remote workers.
+    /// Number of remote workers.
     pub remotes: u64,
-    /// Clients that enqueue.
+    /// Number of clients that enqueue.
     pub producers: u64,
-    /// Jobs they want to enqueue.
+    /// Number of jobs that clients enqueue.
     pub jobs: u64,
-    /// How long things go wrong.
+    /// Duration of the phase with faults, in ms.
     pub millis: u64,
-    /// The shortest and the longest lease.
+    /// Shortest and longest lease.
     pub lease_ms: (u64, u64),
-    /// How often processes look for what others have written.
+    /// Interval at which processes check for writes of others.
     pub change_check_ms: u64,
-    /// How often they note that they are there, if at all.
+    /// Interval at which workers update their row; `None` for never.
     pub presence_ms: Option<u64>,
-    /// How long finished jobs are kept, if not for ever.
+    /// Retention of finished jobs; `None` for ever.
     pub retention_ms: Option<u64>,
-    /// How long an idempotency key counts.
+    /// Idempotency window.
     pub window_ms: u64,
-    /// Commands of one family in a batch.
+    /// Maximum commands of one family in a batch.
     pub batch: u64,
-    /// Rows of one sweep.
+    /// Maximum rows of one sweep.
     pub page: u64,
-    /// Tries of a request.
+    /// Maximum tries of a request.
     pub tries: u64,
-    /// Queues.
+    /// Number of queues that clients use.
     pub queues: u64,
-    /// Kinds of jobs.
+    /// Number of kinds of jobs.
     pub kinds: u64,
-    /// The most retries of a job.
+    /// Maximum retries of a job.
     pub retries: u64,
-    /// How long a commit takes at most, if nothing is wrong.
+    /// Longest commit without a fault.
     pub commit_ms: u64,
-    /// How long a message takes at most, if nothing is wrong.
+    /// Longest delay of a message without a fault.
     pub network_ms: u64,
-    /// How long a handler runs at most, if nothing is wrong.
+    /// Longest run of a handler without a fault.
     pub run_ms: u64,
-    /// Whether a monotonic clock stands still while its process does.
+    /// Whether the monotonic clock of a suspended process stops too.
     pub mono_sleeps: bool,
-    /// After how many commits everything stored is looked at.
+    /// Number of commits between two audits of the whole store.
     pub audit_every: u64,
-    /// Whether commits go step by step, beside those of other processes, by the store's own clock.
+    /// Whether commits of several processes interleave, and use the store's own clock.
     pub interleaved: bool,
-    /// Whether such a store locks no rows that it finds, but checks them when it commits.
+    /// Whether such a store locks no rows, but checks them when it commits.
     pub optimistic: bool,
 }
 
@@ -140,7 +140,7 @@ impl Options {
 }
 
 impl Overrides {
-    /// As options of the command line, each with a space before it.
+    /// The options as flags of the command line, each with a space before it.
     pub fn flags(&self) -> String {
         let mut text = String::new();
         if self.off != FaultSet::default() {

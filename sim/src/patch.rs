@@ -1,5 +1,5 @@
-//! Patches in the unified format, applied exactly: every line of context must stand where the
-//! patch says. Enough for small patches that are to fail when they no longer fit.
+//! Patches in the unified format, applied exactly: the context must be in the file, once, and the
+//! head of a hunk must count its lines rightly. A patch that no longer fits is an error.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// The changes of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePatch {
-    /// Its path, from the root of the workspace.
+    /// Path from the root of the workspace.
     pub path: String,
     hunks: Vec<Hunk>,
 }
@@ -16,9 +16,11 @@ pub struct FilePatch {
 struct Hunk {
     before: Vec<String>,
     after: Vec<String>,
+    /// Numbers of lines before and after, from the head of the hunk.
+    counts: (usize, usize),
 }
 
-/// Reads a patch.
+/// Parses the hunks of each file; checks the counts of lines.
 pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
     let mut files: Vec<FilePatch> = Vec::new();
     for line in text.lines() {
@@ -26,7 +28,8 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
             files.push(FilePatch { path: path.trim().to_owned(), hunks: Vec::new() });
         } else if line.starts_with("@@") {
             let file = files.last_mut().ok_or("a hunk before any file")?;
-            file.hunks.push(Hunk::default());
+            let counts = counts(line).ok_or_else(|| format!("not the head of a hunk: {line}"))?;
+            file.hunks.push(Hunk { counts, ..Hunk::default() });
         } else if line.starts_with("--- ") || line.starts_with("diff ") {
             // What follows belongs to the next file, which names itself.
         } else if let Some(hunk) = files.last_mut().and_then(|file| file.hunks.last_mut()) {
@@ -42,10 +45,33 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
             }
         }
     }
+    files.iter().try_for_each(check_counts)?;
     if files.is_empty() { Err("no file is changed".into()) } else { Ok(files) }
 }
 
-/// The text of a file with a patch applied.
+/// The counts in the head of a hunk: `@@ -from,before +to,after @@`. One is left out if it is 1.
+fn counts(head: &str) -> Option<(usize, usize)> {
+    let mut words = head.split(' ').skip(1);
+    let mut count = |sign| {
+        let range = words.next()?.strip_prefix(sign)?;
+        range.split_once(',').map_or(Some(1), |(_, count)| count.parse().ok())
+    };
+    Some((count('-')?, count('+')?))
+}
+
+/// Checks the counts of lines: other programs refuse a patch whose counts are wrong.
+fn check_counts(file: &FilePatch) -> Result<(), String> {
+    for (hunk, number) in file.hunks.iter().zip(1..) {
+        let counted = (hunk.before.len(), hunk.after.len());
+        if counted != hunk.counts {
+            let (path, said) = (&file.path, hunk.counts);
+            return Err(format!("{path}: hunk {number} has {counted:?} lines, not {said:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the text of a file with a patch applied.
 pub fn apply(patch: &FilePatch, text: &str) -> Result<String, String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     for hunk in &patch.hunks {
@@ -68,7 +94,7 @@ pub fn apply(patch: &FilePatch, text: &str) -> Result<String, String> {
     Ok(lines.join("\n") + "\n")
 }
 
-/// The files of a workspace with a patch applied: path and text. Nothing is written.
+/// Returns path and text of the files that a patch changes. Nothing is written.
 pub fn applied(patch: &str, root: &Path) -> Result<Vec<(String, String)>, String> {
     let patched = |file: FilePatch| {
         let text = fs::read_to_string(root.join(&file.path));
@@ -97,5 +123,14 @@ mod tests {
         assert!(apply(patch, "one\nzwei\nthree\n").is_err());
         assert!(apply(patch, "one\ntwo\nthree\none\ntwo\nthree\n").is_err());
         assert!(parse("nothing").is_err());
+    }
+
+    #[test]
+    fn a_patch_that_counts_its_lines_wrongly_is_refused() {
+        for (right, wrong) in [("-1,3", "-1,4"), ("+1,3", "+1,2"), ("+1,3", "+1"), ("@@ -", "@@ ")]
+        {
+            assert!(parse(&PATCH.replacen(right, wrong, 1)).is_err(), "{wrong}");
+        }
+        assert!(parse("+++ b/x.rs\n@@ -1 +1 @@\n-two\n+deux\n").is_ok());
     }
 }

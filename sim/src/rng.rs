@@ -1,12 +1,12 @@
-//! The only source of chance in a simulation: a small generator (splitmix64), in several streams
-//! per seed, so that a change of one option disturbs the others as little as possible.
+//! The only random numbers of a simulation: splitmix64, in several streams per seed, so that a
+//! change of one option changes the others as little as possible.
 
 /// A stream of numbers that depends on nothing but its seed.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The stream of this number, of this seed.
+    /// Starts stream number `stream` of a seed.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng = Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
         rng.draw();
@@ -19,7 +19,7 @@ impl Rng {
         mix(self.0)
     }
 
-    /// A number below `end`; zero if there is none.
+    /// A number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         let product = u128::from(self.draw()) * u128::from(end);
         u64::try_from(product >> 64).unwrap_or(0)
@@ -30,19 +30,19 @@ impl Rng {
         first + self.below(last.saturating_sub(first).saturating_add(1))
     }
 
-    /// Whether something happens that happens `per_mille` times in a thousand.
+    /// True with a probability of `per_mille` in a thousand.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
 
-    /// One of these.
+    /// A random element; `None` of an empty slice.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         let at = usize::try_from(self.below(from.len() as u64)).unwrap_or(0);
         from.get(at)
     }
 }
 
-/// Scatters a number over all its bits.
+/// Mixes the bits of a number.
 pub fn mix(number: u64) -> u64 {
     let mut x = number;
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,5 +1,5 @@
-//! Runs of seeds: one, or many on all cores. Every failing seed and a share of the passing ones
-//! runs twice, and both runs must be the same to the last bit.
+//! Runs of seeds: one, or many on all cores. Every failing seed and some of the passing ones run
+//! twice, and both runs must have the same trace.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,43 +12,43 @@ use crate::invariants::Violation;
 use crate::options::{Options, Overrides};
 use crate::world::{Outcome, World};
 
-/// What to run.
+/// The seeds to run, and on which store.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// On which store.
+    /// The store of every seed.
     pub store: StoreKind,
-    /// What is set by hand.
+    /// Options of the command line, which replace those drawn from the seed.
     pub set: Overrides,
     /// The first seed.
     pub first: u64,
-    /// How many seeds.
+    /// Number of seeds, from the first on.
     pub seeds: u64,
-    /// Every how many passing seeds one runs twice.
+    /// One of this number of passing seeds runs twice.
     pub twice_every: u64,
 }
 
 /// A seed that failed.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// The seed.
+    /// The seed whose run violated an invariant.
     pub seed: u64,
-    /// What went wrong.
+    /// The first violation of the run.
     pub violation: Violation,
 }
 
-/// What came of many seeds.
+/// Totals of the runs of a range of seeds.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// How many ran.
+    /// Number of seeds that were run.
     pub seeds: u64,
-    /// What they have seen.
+    /// Faults, states and refusals that occurred in them.
     pub coverage: Coverage,
-    /// The failing seed with the lowest number, of those that ran.
+    /// The lowest seed that failed.
     pub failure: Option<Failure>,
 }
 
 impl Batch {
-    /// Adds another batch.
+    /// Adds the totals of another batch.
     pub fn join(&mut self, other: Self) {
         self.seeds += other.seeds;
         self.coverage.add(&other.coverage);
@@ -58,7 +58,7 @@ impl Batch {
 
 /// Runs one seed. A panic is a violation like any other.
 pub fn run_seed(seed: u64, set: &Overrides, store: StoreKind, with_text: bool) -> Outcome {
-    // Real stores are not taken through their commits step by step.
+    // Only the store in memory can interleave commits.
     let set = Overrides { atomic: set.atomic || store != StoreKind::Memory, ..*set };
     let options = Options::draw(seed, &set);
     let run = || World::new(options, store, with_text).map(World::run);
@@ -74,8 +74,7 @@ pub fn run_seed(seed: u64, set: &Overrides, store: StoreKind, with_text: bool) -
     Outcome::failed(Violation { rule: "no panic", what })
 }
 
-/// Runs one seed and judges it: its own violation, or that of a second run that differs, or that
-/// of another store that answers otherwise.
+/// Runs one seed and returns its violation, or that of a second run or another store that differs.
 pub fn judge_seed(seed: u64, plan: &Plan) -> Outcome {
     let mut outcome = run_seed(seed, &plan.set, plan.store, false);
     let twice = outcome.violation.is_some() || seed.is_multiple_of(plan.twice_every.max(1));
@@ -89,7 +88,7 @@ pub fn judge_seed(seed: u64, plan: &Plan) -> Outcome {
     outcome
 }
 
-/// E7: the same trace gives the same answers and leaves the same on every store.
+/// E7: a trace gives the same answers and the same rows on every store.
 fn compare(seed: u64, plan: &Plan, real: &Outcome) -> Option<Violation> {
     let set = Overrides { atomic: true, ..plan.set };
     let memory = run_seed(seed, &set, StoreKind::Memory, false);

@@ -1,12 +1,12 @@
-//! Makes a failure smaller before anybody reads it: fewer faults, fewer jobs, less time, fewer
-//! processes, as long as the same invariant is violated.
+//! Shrinks a failure before it is reported: fewer faults, jobs and processes, less time, as long as
+//! the same invariant is violated.
 
 use crate::disk::StoreKind;
 use crate::faults::FaultSet;
 use crate::options::{Options, Overrides};
 use crate::run::run_seed;
 
-/// How many runs a failure is worth.
+/// Maximum runs to shrink one failure.
 const MOST_RUNS: u32 = 200;
 
 /// The smallest settings found with which a seed still violates this rule.
@@ -61,7 +61,7 @@ fn shrink_with(
     }
 }
 
-/// How much smaller settings are than those of the seed alone, in words.
+/// Describes how much smaller the settings are than those of the seed.
 pub fn words(seed: u64, set: &Overrides) -> String {
     let (whole, small) = (Options::draw(seed, &Overrides::default()), Options::draw(seed, set));
     let count = |faults: FaultSet| faults.iter().count();

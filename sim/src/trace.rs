@@ -1,5 +1,5 @@
-//! What happened in a run: always as a hash, by which runs are compared; as text if somebody is to
-//! read it. A job stands in the text as `#17`, a lease as `#17.2`.
+//! The trace of a run: always as a hash, by which runs are compared, and as text on request. In the
+//! text `#17` is a job, `#17.2` its lease with epoch 2.
 
 /// The record of a run.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Trace {
         self.at = at;
     }
 
-    /// Takes in something that happened: numbers for the hash, words for people.
+    /// Adds an event: numbers to the hash, words to the text.
     pub fn note(&mut self, numbers: &[u64], words: impl FnOnce() -> String) {
         self.add(self.at);
         for number in numbers {
@@ -36,7 +36,7 @@ impl Trace {
         self.hash
     }
 
-    /// The lines so far; none if no text is kept.
+    /// The lines so far; empty if no text is kept.
     pub fn lines(&self) -> &[String] {
         self.lines.as_deref().unwrap_or(&[])
     }
@@ -46,16 +46,16 @@ impl Trace {
     }
 }
 
-/// The lines that tell of a job.
+/// The lines that name a job.
 pub fn history(lines: &[String], job: u64) -> Vec<&String> {
     let name = format!("#{job}");
-    let told = |line: &&String| {
+    let is_about = |line: &&String| {
         line.match_indices(&name).any(|(at, _)| {
             let next = line[at + name.len()..].chars().next();
             !next.is_some_and(|c| c.is_ascii_digit())
         })
     };
-    lines.iter().filter(told).collect()
+    lines.iter().filter(is_about).collect()
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ fn loom_a_caller_that_waits_for_room_gets_it() {
             block_on(poll_fn(|cx| match other.admit(2, ONE, Some(cx.waker())) {
                 Ok(()) => std::task::Poll::Ready(()),
                 Err(NotAdmitted::Full(_)) => std::task::Poll::Pending,
-                Err(NotAdmitted::Closed(_)) => unreachable!("nobody closes it"),
+                Err(NotAdmitted::Closed(_)) => unreachable!("it is never closed"),
             }));
         });
         assert_eq!(drain(&mailbox, 2), [1, 2]);
@@ -179,7 +179,7 @@ fn loom_every_batch_reaches_the_delivery_task() {
 }
 
 #[test]
-fn loom_a_batch_is_taken_or_left_to_whoever_leaves_or_stays_with_the_sender() {
+fn loom_a_batch_is_taken_or_left_to_the_one_that_leaves_or_stays_with_the_sender() {
     model(|| {
         let outbox = Arc::new(Outbox::new());
         let other = Arc::clone(&outbox);
@@ -206,7 +206,7 @@ fn loom_a_run_that_is_put_in_line_wakes_a_worker() {
 }
 
 #[test]
-fn loom_a_run_is_taken_by_one_worker_or_stays_with_whoever_came_too_late() {
+fn loom_a_run_is_taken_by_one_worker_or_stays_with_the_one_that_came_too_late() {
     model(|| {
         let slots = Arc::new(Slots::new(2));
         let ran = Arc::new(AtomicUsize::new(0));

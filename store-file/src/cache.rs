@@ -1,12 +1,10 @@
 //! What a process knows of a store that it alone has written since: leased rows, the places of
 //! ready jobs, queues. The store says when another has committed, or a transaction has failed.
 
-use std::collections::BTreeMap;
-
 use windlass_core::store::Changes;
 use windlass_core::{Job, Queue, QueueName, View};
 
-use crate::{Heads, Pair, Recent};
+use crate::{Heads, Lookup, Pair, Recent};
 
 /// What is known, as of one version of the data.
 #[derive(Debug, Default)]
@@ -14,10 +12,10 @@ pub struct Cache {
     version: Option<i64>,
     /// Leased rows.
     pub recent: Recent,
-    /// Where ready jobs are.
+    /// Queues and kinds with ready jobs, with their best ranks.
     pub heads: Heads,
     /// Queues by their numbers.
-    pub queues: BTreeMap<i64, Queue>,
+    pub queues: Lookup<Queue>,
 }
 
 impl Cache {
@@ -26,19 +24,19 @@ impl Cache {
     pub fn begin(&mut self, version: i64) -> bool {
         let known = self.version == Some(version);
         if !known {
-            self.forget();
+            self.clear();
             self.version = Some(version);
         }
         known
     }
 
     /// Gives up everything that is known.
-    pub fn forget(&mut self) {
+    pub fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Follows what was written. `pair` tells the numbers of a job's queue and kind, `queue` the
-    /// number of a queue. If the transaction fails, everything must be forgotten.
+    /// number of a queue. If the transaction fails, everything must be cleared.
     pub fn absorb<E>(
         &mut self,
         changes: Changes,
@@ -46,10 +44,11 @@ impl Cache {
         mut queue: impl FnMut(&QueueName) -> Result<i64, E>,
     ) -> Result<(), E> {
         for changed in &changes.queues {
-            self.queues.insert(queue(&changed.name)?, changed.clone());
+            let number = queue(&changed.name)?.cast_unsigned();
+            self.queues.insert(number, changed.clone());
         }
         for dropped in &changes.dropped_queues {
-            self.queues.remove(&queue(dropped)?);
+            self.queues.remove(queue(dropped)?.cast_unsigned());
         }
         // Most batches are of one queue and kind.
         let mut latest: Option<(&Job, Pair)> = None;

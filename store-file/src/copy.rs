@@ -2,6 +2,7 @@
 //! its last space, and those that a killed process left are removed.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
@@ -34,25 +35,37 @@ pub fn hold(copy: &File) {
     let _ = flock(copy, FlockOperation::NonBlockingLockExclusive);
 }
 
-/// Removes copies that a killed process left half-written: files of a directory whose names are the
-/// prefix and 16 hexadecimal digits, and that no process [holds](hold). Returns their number.
+/// The end of the name of the journal with which SQLite writes a copy.
+const JOURNAL: &str = "-journal";
+
+/// Removes copies that a killed process left half-written, with their journals: files of a
+/// directory whose names are the prefix and 16 hexadecimal digits, and that no process
+/// [holds](hold). Returns the number of files.
 pub fn remove_leftovers(dir: &Path, prefix: &str) -> usize {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let is_copy = |name: &str| {
         let digits = name.strip_prefix(prefix).unwrap_or_default();
         digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
-    let copies = entries.filter_map(Result::ok).filter(|entry| {
-        entry.file_name().to_str().is_some_and(is_copy)
-            && entry.file_type().is_ok_and(|kind| kind.is_file())
+    let files = entries.filter_map(|entry| {
+        let entry =
+            entry.ok().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))?;
+        let name = entry.file_name();
+        let copy = name.to_str().map(|name| name.strip_suffix(JOURNAL).unwrap_or(name))?;
+        is_copy(copy).then(|| (entry.path(), dir.join(copy)))
     });
-    copies.filter(|entry| remove_unless_held(&entry.path())).count()
+    files.filter(|(file, copy)| remove_unless_held(file, copy)).count()
 }
 
-fn remove_unless_held(copy: &Path) -> bool {
-    let Ok(file) = File::open(copy) else { return false };
-    let free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-    free && fs::remove_file(copy).is_ok()
+/// Removes a file of this copy; returns whether it did.
+fn remove_unless_held(file: &Path, copy: &Path) -> bool {
+    match File::open(copy) {
+        Ok(held) => {
+            let free = flock(&held, FlockOperation::NonBlockingLockExclusive).is_ok();
+            free && fs::remove_file(file).is_ok()
+        }
+        Err(error) => error.kind() == ErrorKind::NotFound && fs::remove_file(file).is_ok(),
+    }
 }
 
 #[cfg(test)]
@@ -79,14 +92,18 @@ mod tests {
         let held = make(".backup-00000000000000aa");
         hold(&held);
         make(".backup-00000000000000ab");
+        for journal in ["aa", "ab", "ad"] {
+            make(&format!(".backup-00000000000000{journal}-journal"));
+        }
         make(".backup-mine");
         make("jobs.db");
         fs::create_dir(top.path().join(".backup-00000000000000ac")).expect("it is made");
-        assert_eq!(remove_leftovers(top.path(), ".backup-"), 1);
+        // Of the copies, one is held, one is not, and of one only the journal is left.
+        assert_eq!(remove_leftovers(top.path(), ".backup-"), 3);
         assert!(!top.path().join(".backup-00000000000000ab").exists());
-        assert_eq!(fs::read_dir(top.path()).expect("it is read").count(), 4);
+        assert_eq!(fs::read_dir(top.path()).expect("it is read").count(), 5);
         drop(held);
-        assert_eq!(remove_leftovers(top.path(), ".backup-"), 1);
+        assert_eq!(remove_leftovers(top.path(), ".backup-"), 2);
         assert_eq!(remove_leftovers(&top.path().join("none"), ".backup-"), 0);
     }
 }

@@ -21,9 +21,9 @@ const FEWEST: usize = 16;
 /// A queue and a kind, by their numbers in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pair {
-    /// The queue.
+    /// Number of the queue.
     pub queue: i64,
-    /// The kind.
+    /// Number of the kind.
     pub kind: i64,
 }
 
@@ -59,7 +59,7 @@ impl Heads {
     /// Takes in every pair with ready jobs: of each its [`LOADED`](Self::LOADED) best, or all if it
     /// has fewer. Sorted by pair, then by rank.
     pub fn load(&mut self, all: &[(Pair, Rank)]) {
-        self.forget();
+        self.clear();
         for of_pair in all.chunk_by(|(a, _), (b, _)| a == b) {
             let (pair, bound) = of_pair[0];
             let whole = of_pair.len() < Self::LOADED;
@@ -73,7 +73,7 @@ impl Heads {
     }
 
     /// Drops everything that is known.
-    pub fn forget(&mut self) {
+    pub fn clear(&mut self) {
         *self = Self::default();
     }
 

@@ -2,6 +2,8 @@
 //! durable, detecting changes to a file in use, space left free, rows kept at hand.
 //!
 //! It knows nothing of how jobs lie in the files.
+//!
+//! In the book: [the layers of the code](../../book/ARCHITECTURE.html).
 
 mod cache;
 mod copy;
@@ -24,5 +26,5 @@ pub use newest::newest_of;
 pub use notify::Notifier;
 pub use recent::Recent;
 pub use replace::Alone;
-pub use reserve::{free, leave_reserve, short_of_space};
-pub use watch::{FileChanged, Sight, Watched};
+pub use reserve::{Space, free, leave_reserve, short_of_space, space};
+pub use watch::{FileChanged, FileState, Watched};

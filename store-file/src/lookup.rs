@@ -20,7 +20,7 @@ impl<V> Default for Lookup<V> {
 }
 
 impl<V> Lookup<V> {
-    /// What a number stands for.
+    /// The value of a number.
     pub fn get(&self, number: u64) -> Option<&V> {
         self.entries.get(&number)
     }

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_exists_is_not_made_anew() {
+    fn a_file_that_exists_is_not_made_again() {
         let top = TempDir::new().expect("a directory");
         let path = top.path().join("f");
         std::fs::write(&path, "something").expect("it is written");

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_does_not_read_holds_nobody_up() {
+    fn a_listener_that_does_not_read_holds_no_writer_up() {
         let dir = TempDir::new().expect("a directory");
         let file = dir.path().join("jobs.db");
         let mut one = Notifier::new(&file);

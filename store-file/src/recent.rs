@@ -1,15 +1,15 @@
-//! The leased jobs as this process has last written them: most jobs that are settled or heard from
-//! were claimed by it a moment ago, and need not be read again.
+//! The leased jobs as this process has last written them: most jobs that get a verdict or a
+//! heartbeat were claimed by it a moment ago, and need not be read again.
 //!
 //! A row is as it was left until another process commits or a transaction fails. The store knows
-//! when, and has everything forgotten then.
+//! when, and has everything cleared then.
 
 use windlass_core::store::Changes;
 use windlass_core::{Job, JobId};
 
 use crate::Lookup;
 
-/// How many rows are remembered.
+/// Maximum number of rows.
 const MOST: usize = 10_000;
 
 /// The leased jobs this process has written. Rows are large, and a tree would move its neighbours
@@ -20,12 +20,12 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// A row, which is then no longer remembered: whoever asks for it mostly writes it.
+    /// A row, which is removed from here: a batch that asks for it mostly writes it.
     pub fn take(&mut self, id: JobId) -> Option<Job> {
         self.jobs.remove(id.get())
     }
 
-    /// Follows what was written. If the transaction fails, everything must be forgotten.
+    /// Follows what was written. If the transaction fails, everything must be cleared.
     pub fn absorb(&mut self, changes: Changes) {
         for moved in &changes.removes {
             self.jobs.remove(moved.job.id.get());
@@ -40,8 +40,8 @@ impl Recent {
         }
     }
 
-    /// Forgets everything.
-    pub fn forget(&mut self) {
+    /// Removes all entries.
+    pub fn clear(&mut self) {
         *self = Self::default();
     }
 }

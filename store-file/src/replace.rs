@@ -84,7 +84,7 @@ impl Alone {
                 _ => {}
             }
         }
-        // With the old WAL beside it, the new file would be read as something that never was.
+        // SQLite would apply the old WAL to the new file.
         sync_directory(dir)?;
         Ok(self.file.is_some().then_some(kept))
     }
@@ -122,7 +122,7 @@ mod tests {
         for name in ["jobs", "jobs-wal", "jobs-shm", "copy"] {
             fs::write(path(name), name).expect("it is written");
         }
-        let alone = Alone::take(&path("jobs")).expect("it opens").expect("nobody has it");
+        let alone = Alone::take(&path("jobs")).expect("it opens").expect("no process has it");
         let kept = alone.replace(&path("copy"), 7).expect("it works").expect("there was one");
         let read = |path: &Path| fs::read_to_string(path).expect("it is there");
         assert_eq!(read(&path("jobs")), "copy");
@@ -138,7 +138,7 @@ mod tests {
         let path = |name: &str| top.path().join(name);
         fs::write(path("copy"), "copy").expect("it is written");
         fs::write(path("jobs-wal"), "stale").expect("it is written");
-        let alone = Alone::take(&path("jobs")).expect("it opens").expect("nobody has it");
+        let alone = Alone::take(&path("jobs")).expect("it opens").expect("no process has it");
         assert_eq!(alone.replace(&path("copy"), 7).expect("it works"), None);
         assert!(path("jobs").exists() && !path("jobs-wal").exists());
     }
@@ -148,7 +148,7 @@ mod tests {
         let top = TempDir::new().expect("a directory");
         let path = |name: &str| top.path().join(name);
         fs::write(path("jobs"), "jobs").expect("it is written");
-        let alone = Alone::take(&path("jobs")).expect("it opens").expect("nobody has it");
+        let alone = Alone::take(&path("jobs")).expect("it opens").expect("no process has it");
         assert!(alone.replace(&path("none"), 7).is_err());
         assert_eq!(fs::read_dir(top.path()).expect("it is read").count(), 1);
     }

@@ -31,8 +31,23 @@ pub fn short_of_space(file: &Path) -> Option<Cause> {
     (free < RESERVE).then(cause)
 }
 
-/// How many bytes are free on the disk of this file, if the file system says.
+/// The free and all bytes of the file system of this file; `None` if it cannot be asked.
 pub fn free(file: &Path) -> Option<u64> {
+    Some(space(file)?.free)
+}
+
+/// The disk of this file, if the file system says.
+pub fn space(file: &Path) -> Option<Space> {
     let disk = rustix::fs::statvfs(file).ok()?;
-    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+    Some(Space { free: bytes(disk.f_bavail), total: bytes(disk.f_blocks) })
+}
+
+/// A disk in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Left for processes without privileges.
+    pub free: u64,
+    /// The size of the file system, reserved blocks included.
+    pub total: u64,
 }

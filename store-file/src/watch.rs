@@ -24,7 +24,7 @@ pub enum FileChanged {
     /// It is shorter than it was left.
     #[error("{path} was cut from {before} to {now} bytes while it was in use")]
     Cut {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Its size as it was left.
         before: u64,
@@ -34,12 +34,12 @@ pub enum FileChanged {
     /// It may not be written.
     #[error("{0} was made read-only; make it writable again")]
     ReadOnly(PathBuf),
-    /// It cannot be looked at.
-    #[error("cannot look at {path}: {source}")]
+    /// Its metadata cannot be read.
+    #[error("cannot read the metadata of {path}: {source}")]
     Unseen {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: io::Error,
     },
 }
@@ -73,7 +73,7 @@ impl FileChanged {
 
 /// A file as it is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sight {
+pub struct FileState {
     /// Device and number, which no two files share.
     identity: (u64, u64),
     /// How long it is, in bytes.
@@ -81,7 +81,7 @@ pub struct Sight {
     writable: bool,
 }
 
-impl Sight {
+impl FileState {
     /// Looks at a file, but not at its times: on Linux, a file whose times were asked for gets new
     /// ones with its next write, and the sync of that write has to write them too. That made every
     /// commit a quarter slower.
@@ -133,14 +133,14 @@ pub struct Watched {
 impl Watched {
     /// A file as it is now.
     pub fn new(path: PathBuf) -> Self {
-        let identity = Sight::of(&path).ok().map(|found| found.identity);
+        let identity = FileState::of(&path).ok().map(|found| found.identity);
         Self { path, identity }
     }
 
     /// The file, if it is the one that was there; none if there was no such file.
-    pub fn find(&self) -> Result<Option<Sight>, FileChanged> {
+    pub fn find(&self) -> Result<Option<FileState>, FileChanged> {
         let Some(identity) = self.identity else { return Ok(None) };
-        match Sight::of(&self.path) {
+        match FileState::of(&self.path) {
             Ok(found) if found.identity == identity => Ok(Some(found)),
             Ok(_) => Err(FileChanged::Replaced(self.path.clone())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -151,7 +151,7 @@ impl Watched {
     }
 
     /// Whether the file that was found may be written.
-    pub fn check_writable(&self, found: Sight) -> Result<(), FileChanged> {
+    pub fn check_writable(&self, found: FileState) -> Result<(), FileChanged> {
         if !found.writable {
             return Err(FileChanged::ReadOnly(self.path.clone()));
         }
@@ -159,7 +159,7 @@ impl Watched {
     }
 
     /// That the file that was found is not as long as it was left.
-    pub fn cut(&self, before: u64, found: Sight) -> FileChanged {
+    pub fn cut(&self, before: u64, found: FileState) -> FileChanged {
         FileChanged::Cut { path: self.path.clone(), before, now: found.len }
     }
 }
@@ -174,12 +174,15 @@ mod tests {
     fn what_is_seen_does_not_depend_on_how_it_is_looked_at() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("file");
-        assert_eq!(Sight::of(&path).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
+        assert_eq!(
+            FileState::of(&path).map_err(|error| error.kind()),
+            Err(io::ErrorKind::NotFound)
+        );
         for (text, mode, writable) in [("", 0o600, true), ("four", 0o400, false)] {
             fs::write(&path, text).expect("it is written");
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
-            let seen = Sight::of(&path).expect("it is there");
-            assert_eq!(seen, Sight::with_times(&path).expect("it is there"));
+            let seen = FileState::of(&path).expect("it is there");
+            assert_eq!(seen, FileState::with_times(&path).expect("it is there"));
             assert_eq!((seen.len, seen.writable), (text.len() as u64, writable));
         }
     }

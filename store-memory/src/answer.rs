@@ -4,19 +4,26 @@
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
+use std::convert::Infallible;
 use std::ops::Bound;
 
 use windlass_core::store::{
-    Answers, ByteBudget, Candidate, Candidates, Cursor, DeadFound, DeadJob, DeadPage, EmptyQueues,
-    ExpiredPage, FigurePage, FigureRow, Filter, FinishedPage, JobPage, KeyFound, KindFound,
-    Questions, QueueFound, QueueSweep, Want,
+    Answers, BulkAsk, ByteBudget, Candidate, Candidates, Cursor, DeadFound, DeadJob, DeadPage,
+    EmptyQueues, ExpiredPage, FigurePage, FigureRow, Filter, FinishedPage, IdleGroups, JobPage,
+    KeyFound, KindFound, Questions, QueueFound, QueueSweep, Want,
 };
-use windlass_core::{Gate, IdempotencyKey, Job, JobId, Kind, Payload, QueueName, View, Wall};
+use windlass_core::{
+    GroupId, GroupRow, IdempotencyKey, Job, JobId, Kind, Payload, QueueName, Queues, Rank, View,
+    Wall,
+};
 
 use crate::locks::{Locks, Resource, TransactionId};
 use crate::tables::{QueueTable, Tables};
 
-/// What one transaction finds.
+/// The best rank of a queue and kind that has ready jobs.
+type Head<'a> = (Rank, &'a QueueName, &'a Kind);
+
+/// Answers the questions of one transaction, and keeps what they found.
 pub(crate) struct Finder<'a> {
     tables: &'a Tables,
     locks: &'a Locks,
@@ -40,6 +47,7 @@ impl<'a> Finder<'a> {
         let tables = self.tables;
         let mut answers = Answers {
             now,
+            bulk: if asked.bulk == BulkAsk::No { Vec::new() } else { tables.bulk_rows() },
             jobs: asked.jobs.iter().map(|id| tables.jobs.get(id).cloned()).collect(),
             keys: asked.keys.iter().map(|key| self.key(key)).collect(),
             queues: Vec::new(),
@@ -57,6 +65,9 @@ impl<'a> Finder<'a> {
             orphans: asked.orphans.map(|limit| self.orphans(now, limit)).unwrap_or_default(),
             silent: asked.silent.is_some_and(|age| self.has_silent(now.minus(age))),
             empty_queues: asked.empty_queues.as_ref().map(|p| self.empty(p)).unwrap_or_default(),
+            groups: asked.groups.iter().map(|id| tables.groups.get(id).cloned()).collect(),
+            group_count: tables.groups.len(),
+            idle_groups: asked.idle_groups.map(|page| self.idle(now, page)).unwrap_or_default(),
             figures: asked.figures.iter().map(|key| tables.figures.get(key).cloned()).collect(),
             old_figures: asked.old_figures.iter().map(|page| self.figures(now, *page)).collect(),
             candidates: asked.wants.iter().map(|want| self.candidates(want)).collect(),
@@ -125,18 +136,24 @@ impl<'a> Finder<'a> {
     }
 
     fn dead(&self, asked: &DeadPage) -> DeadFound {
-        let to = asked.after.map_or(Bound::Unbounded, Bound::Excluded);
-        let page = self.tables.failed.range((Bound::Unbounded, to)).rev().take(asked.limit);
-        let page: Vec<Cursor> = page.copied().collect();
-        let next = page.last().copied().filter(|_| page.len() == asked.limit);
-        let (queue, kind) = (asked.queue.clone(), asked.kind.clone());
-        let filter = Filter { queue, kind, ..Filter::default() };
+        let DeadPage { queue, kind, group, after, limit } = asked.clone();
+        let view = Some(View::Failed);
+        let filter = Filter { view, queue, kind, group, ..Filter::default() };
+        let page: Vec<Cursor> = self.tables.places(&filter, after).take(limit).collect();
+        let next = page.last().copied().filter(|_| page.len() == limit);
         let jobs = page.iter().filter_map(|place| self.free(place.id));
         let jobs = jobs.filter(|job| filter.includes(job)).map(|job| {
             let error = self.tables.errors.get(&job.id).cloned();
             DeadJob { job: job.clone(), error }
         });
         DeadFound { jobs: jobs.collect(), next }
+    }
+
+    fn idle(&self, now: Wall, page: IdleGroups) -> Vec<GroupId> {
+        let before = now.minus(page.age);
+        let idle = |row: &&GroupRow| row.idle_since().is_some_and(|since| since <= before);
+        let idle = self.tables.groups.values().filter(idle).take(page.limit);
+        idle.map(|row| row.id).collect()
     }
 
     fn orphans(&self, now: Wall, limit: usize) -> Vec<IdempotencyKey> {
@@ -174,24 +191,49 @@ impl<'a> Finder<'a> {
         rows.filter(free).take(page.limit).collect()
     }
 
+    /// The ready jobs of a queue and kind, if they are wanted and may start.
+    fn wanted(&self, want: &Want, name: &QueueName, kind: &Kind) -> Option<&'a BTreeSet<Rank>> {
+        let queue = self.tables.queues.get(name)?;
+        let running = || Ok::<_, Infallible>(queue.row().total().get(View::Processing));
+        let Ok(wanted) = want.admits(&queue.queue, kind, running);
+        queue.kinds.get(kind).filter(|_| wanted).map(|table| &table.ready)
+    }
+
+    /// The best rank of every queue and kind that may be wanted, best first.
+    fn heads(&self, want: &Want) -> Box<dyn Iterator<Item = Head<'a>> + 'a> {
+        let tables = self.tables;
+        let Queues::Only(names) = &want.demand.queues else {
+            return Box::new(tables.heads.iter().map(|(best, (queue, kind))| (*best, queue, kind)));
+        };
+        let queues = names.iter().filter_map(|name| tables.queues.get_key_value(name));
+        let kinds = queues.flat_map(|(name, table)| {
+            let kinds = table.kinds.iter();
+            kinds.filter_map(move |(kind, table)| Some((*table.ready.first()?, name, kind)))
+        });
+        let mut heads: Vec<Head<'a>> = kinds.collect();
+        heads.sort_unstable_by_key(|(best, ..)| *best);
+        Box::new(heads.into_iter())
+    }
+
     /// The best-ranked ready jobs of a demand, merged from its queues and kinds.
     fn candidates(&self, want: &Want) -> Candidates {
         let from = want.after.map_or(Bound::Unbounded, Bound::Excluded);
-        let queues = self.tables.queues.values().filter(|table| {
-            let name = &table.queue.name;
-            want.demand.queues.includes(name)
-                && want.closed.binary_search(name).is_err()
-                && (table.gate() == Gate::Open || want.opened.binary_search(name).is_ok())
-        });
-        let kinds = queues.flat_map(|table| &table.kinds);
-        let kinds = kinds.filter(|(kind, _)| want.demand.kinds.includes(kind));
-        let mut lists: Vec<_> =
-            kinds.map(|(_, table)| table.ready.range((from, Bound::Unbounded))).collect();
-        let heads = lists.iter_mut().enumerate();
-        let heads = heads.filter_map(|(at, list)| Some(Reverse((*list.next()?, at))));
-        let mut heads: BinaryHeap<_> = heads.collect();
+        let mut closed = self.heads(want).peekable();
+        let mut lists = Vec::new();
+        let mut heads: BinaryHeap<Reverse<(Rank, usize)>> = BinaryHeap::new();
         let (mut found, mut budget) = (Candidates::default(), ByteBudget::new(want.bytes));
-        while let Some(Reverse((rank, at))) = heads.pop() {
+        loop {
+            let best = heads.peek().map(|Reverse((rank, _))| *rank);
+            let before = |head: &Head<'_>| best.is_none_or(|best| head.0 < best);
+            if let Some((_, queue, kind)) = closed.next_if(before) {
+                if let Some(ready) = self.wanted(want, queue, kind) {
+                    let mut list = ready.range((from, Bound::Unbounded));
+                    heads.extend(list.next().map(|rank| Reverse((*rank, lists.len()))));
+                    lists.push(list);
+                }
+                continue;
+            }
+            let Some(Reverse((rank, at))) = heads.pop() else { break };
             let Some(job) = self.free(rank.id) else {
                 heads.extend(lists[at].next().map(|rank| Reverse((*rank, at))));
                 continue;
@@ -217,11 +259,5 @@ impl<'a> Finder<'a> {
             QueueFound { counts: counted.then(|| table.row().total()), queue }
         });
         found.collect()
-    }
-}
-
-impl QueueTable {
-    fn gate(&self) -> Gate {
-        self.queue.gate(self.row().total().get(View::Processing))
     }
 }

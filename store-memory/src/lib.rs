@@ -4,6 +4,7 @@
 //! instead a [crash image](MemoryStore::crash_image) shows what a crash now would leave, and
 //! commits can be made to [fail](MemoryStore::fail_next) in every way a real store can. Several
 //! handles may commit at once; a [`Transaction`] can be taken through its steps one by one.
+//! [Testing your jobs](../../book/TESTING.html) shows how programs use it.
 //!
 //! ```
 //! use windlass_core::store::{Batch, Reader, Store};
@@ -20,6 +21,7 @@
 //! ```
 
 mod answer;
+mod copy;
 mod locks;
 mod reader;
 mod store;

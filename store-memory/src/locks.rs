@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::store::FigureKey;
-use windlass_core::{IdempotencyKey, JobId, ProcessId, QueueName};
+use windlass_core::{GroupId, IdempotencyKey, JobId, ProcessId, QueueName};
 
 /// A transaction, by its number. Later ones have greater numbers.
 pub(crate) type TransactionId = u64;
@@ -12,18 +12,21 @@ pub(crate) type TransactionId = u64;
 /// What can be held. The order is the one in which a transaction takes its locks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Resource {
+    /// All bulk actions.
+    Bulk,
     Job(JobId),
     Key(IdempotencyKey),
     Queue(QueueName),
     Figures(FigureKey),
+    Group(GroupId),
 }
 
-/// How it is held.
+/// Shared or exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Others may hold it too, none may change it.
     Shared,
-    /// By one transaction alone.
+    /// At most one transaction has it.
     Exclusive,
 }
 
@@ -66,7 +69,10 @@ struct Holders {
 #[derive(Debug)]
 struct Live {
     process: ProcessId,
-    held: Vec<Resource>,
+    held: Vec<(Resource, Mode)>,
+    /// The number of these that are in [`Locks::held`]: while no other transaction lives, none
+    /// asks who holds what.
+    entered: usize,
     waits_for: Option<(Resource, Mode)>,
     /// The greatest job id that was reserved for it.
     reserved: u64,
@@ -75,8 +81,9 @@ struct Live {
 impl Locks {
     /// Begins a transaction of a process.
     pub(crate) fn begin(&mut self, process: ProcessId) -> TransactionId {
+        self.enter_all();
         self.latest += 1;
-        let live = Live { process, held: Vec::new(), waits_for: None, reserved: 0 };
+        let live = Live { process, held: Vec::new(), entered: 0, waits_for: None, reserved: 0 };
         self.live.insert(self.latest, live);
         self.latest
     }
@@ -89,7 +96,7 @@ impl Locks {
             self.held.clear();
             return;
         }
-        for resource in live.held {
+        for (resource, _) in live.held {
             let Some(holders) = self.held.get_mut(&resource) else { continue };
             holders.shared.remove(&by);
             holders.exclusive = holders.exclusive.filter(|holder| *holder != by);
@@ -116,6 +123,11 @@ impl Locks {
         resource: Resource,
         mode: Mode,
     ) -> Result<(), Blocked> {
+        if let (1, Some(live)) = (self.live.len(), self.live.get_mut(&by)) {
+            live.waits_for = None;
+            live.held.push((resource, mode));
+            return Ok(());
+        }
         if self.blockers(by, &resource, mode).is_empty() {
             self.give(by, resource, mode);
             return Ok(());
@@ -127,19 +139,21 @@ impl Locks {
     }
 
     fn give(&mut self, by: TransactionId, resource: Resource, mode: Mode) {
-        let holders = self.held.entry(resource.clone()).or_default();
-        let new = holders.exclusive != Some(by) && !holders.shared.contains(&by);
-        match mode {
-            Mode::Exclusive => holders.exclusive = Some(by),
-            Mode::Shared => {
-                holders.shared.insert(by);
-            }
-        }
+        enter(&mut self.held, by, &resource, mode);
         if let Some(live) = self.live.get_mut(&by) {
             live.waits_for = None;
-            if new {
-                live.held.push(resource);
+            live.held.push((resource, mode));
+            live.entered = live.held.len();
+        }
+    }
+
+    /// Enters what was taken while one transaction alone lived.
+    fn enter_all(&mut self) {
+        for (by, live) in &mut self.live {
+            for (resource, mode) in &live.held[live.entered..] {
+                enter(&mut self.held, *by, resource, *mode);
             }
+            live.entered = live.held.len();
         }
     }
 
@@ -191,6 +205,21 @@ impl Locks {
     }
 }
 
+fn enter(
+    held: &mut BTreeMap<Resource, Holders>,
+    by: TransactionId,
+    resource: &Resource,
+    mode: Mode,
+) {
+    let holders = held.entry(resource.clone()).or_default();
+    match mode {
+        Mode::Exclusive => holders.exclusive = Some(by),
+        Mode::Shared => {
+            holders.shared.insert(by);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +243,23 @@ mod tests {
         locks.end(one);
         assert_eq!(locks.take(other, job(1), Mode::Exclusive), Ok(()));
         assert!(!locks.has_live(ProcessId(1)) && locks.has_live(ProcessId(2)));
+    }
+
+    #[test]
+    fn what_was_taken_while_no_other_transaction_lived_is_held_against_a_later_one() {
+        let mut locks = Locks::default();
+        let one = locks.begin(ProcessId(1));
+        locks.take(one, job(1), Mode::Exclusive).unwrap();
+        locks.take(one, job(2), Mode::Shared).unwrap();
+        let other = locks.begin(ProcessId(2));
+        assert!(!locks.is_free(other, &job(1)) && locks.is_free(other, &job(3)));
+        assert_eq!(locks.take(other, job(2), Mode::Shared), Ok(()));
+        assert_eq!(locks.take(other, job(1), Mode::Shared), Err(Blocked::Wait));
+        locks.end(one);
+        locks.take(other, job(4), Mode::Exclusive).unwrap();
+        let third = locks.begin(ProcessId(3));
+        let free = [1, 2, 4].map(|id| locks.is_free(third, &job(id)));
+        assert_eq!(free, [true, false, false]);
     }
 
     #[test]

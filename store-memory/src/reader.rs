@@ -5,15 +5,15 @@ use std::ops::Bound;
 use std::sync::{PoisonError, RwLockReadGuard};
 
 use windlass_core::store::{
-    Cursor, Dump, FigureRange, FigureRow, Filter, JobDetail, Listing, Page, Reader, StoreError,
-    WorkerRow,
+    BulkRow, CopyPlace, CopyRows, Cursor, Dump, FigureRange, FigureRow, Filter, JobDetail, Listing,
+    Page, PageSize, Reader, StoreError, WorkerRow,
 };
 use windlass_core::{
-    Attempt, Epoch, Job, JobId, KeyRecord, QueueName, QueueRow, SettingKey, SettingValue, View,
-    Wall,
+    Attempt, Epoch, GroupId, GroupRow, Job, JobId, KeyRecord, QueueName, QueueRow, SettingKey,
+    SettingValue, View, Wall,
 };
 
-use crate::tables::{QueueTable, Shared, Tables};
+use crate::tables::{QueueTable, Shared, Tables, grouped};
 
 /// A reader of a [`MemoryStore`](crate::MemoryStore), for any thread.
 #[derive(Debug, Clone)]
@@ -73,6 +73,14 @@ impl Reader for MemoryReader {
         Ok(self.tables().worker_rows())
     }
 
+    fn error_groups(&mut self) -> Found<Vec<GroupRow>> {
+        Ok(self.tables().groups.values().cloned().collect())
+    }
+
+    fn error_group(&mut self, id: GroupId) -> Found<Option<GroupRow>> {
+        Ok(self.tables().groups.get(&id).cloned())
+    }
+
     fn settings(&mut self) -> Found<Vec<(SettingKey, SettingValue)>> {
         let tables = self.tables();
         Ok(tables.settings.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
@@ -84,6 +92,14 @@ impl Reader for MemoryReader {
             tables.figure_rows(*span, Bound::Included(*from), Bound::Excluded(*to))
         });
         Ok(rows.collect())
+    }
+
+    fn bulk(&mut self) -> Found<Vec<BulkRow>> {
+        Ok(self.tables().bulk_rows())
+    }
+
+    fn copy_page(&mut self, after: &CopyPlace, size: PageSize) -> Found<CopyRows> {
+        Ok(self.tables().copy_page(after, size))
     }
 
     fn dump(&mut self) -> Found<Dump> {
@@ -98,7 +114,9 @@ impl Reader for MemoryReader {
             workers: tables.worker_rows(),
             settings: tables.settings.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
             markers: tables.markers.values().copied().collect(),
+            groups: tables.groups.values().cloned().collect(),
             figures: tables.figures.iter().map(|(key, data)| row(*key, data)).collect(),
+            bulk: tables.bulk_rows(),
         })
     }
 }
@@ -114,11 +132,14 @@ impl Tables {
     }
 
     /// The places of jobs in a filter's order, behind `after`. The narrowest key table is walked.
-    fn places(
+    pub(crate) fn places(
         &self,
         filter: &Filter,
         after: Option<Cursor>,
     ) -> Box<dyn Iterator<Item = Cursor> + '_> {
+        if let Some(group) = filter.group {
+            return Box::new(self.of_group(group, after));
+        }
         let down = move |set| down(set, after);
         match filter.view {
             Some(View::Queued) => match filter.queue.as_ref() {
@@ -139,6 +160,14 @@ impl Tables {
         }
     }
 
+    fn of_group(&self, group: GroupId, after: Option<Cursor>) -> impl Iterator<Item = Cursor> {
+        let (first, last) = (Cursor { at: Wall::new(i64::MIN), id: JobId::FIRST }, LAST);
+        let to =
+            after.map_or(Bound::Included((group, last)), |after| Bound::Excluded((group, after)));
+        let found = self.grouped.range((Bound::Included((group, first)), to)).rev();
+        found.map(|(_, place)| *place)
+    }
+
     /// Ready jobs of all queues: the greatest of the queues' own greatest, again and again.
     fn merged_waiting(&self, after: Option<Cursor>) -> impl Iterator<Item = Cursor> {
         let heads = self.queues.values().map(|queue| down(&queue.waiting, after).peekable());
@@ -150,6 +179,9 @@ impl Tables {
         })
     }
 }
+
+/// Behind every place.
+const LAST: Cursor = Cursor { at: Wall::MAX, id: JobId::LAST };
 
 /// The places of a key table from the greatest down, behind `after`.
 fn down(set: &BTreeSet<Cursor>, after: Option<Cursor>) -> impl Iterator<Item = Cursor> + use<'_> {
@@ -174,6 +206,8 @@ pub(crate) fn keys_agree(tables: &Tables) -> Vec<String> {
     say(fresh.done == tables.done, "done");
     say(fresh.failed == tables.failed, "failed");
     say(fresh.cancelled == tables.cancelled, "cancelled");
+    let groups: BTreeSet<_> = tables.jobs.values().filter_map(grouped).collect();
+    say(groups == tables.grouped, "error group");
     let there = |id: &JobId| tables.jobs.contains_key(id);
     say(tables.docs.keys().all(|(id, _)| there(id)), "document");
     say(tables.errors.keys().all(there), "error");
@@ -189,5 +223,9 @@ pub(crate) fn keys_agree(tables: &Tables) -> Vec<String> {
         queues.map(|(name, q)| (name.clone(), q.waiting.clone(), kinds(q))).collect()
     };
     say(ready(&fresh) == ready(tables), "ready");
+    say(fresh.heads == tables.heads, "best ready");
+    let limited = tables.queues.values().filter(|table| table.queue.is_limited());
+    let limited: BTreeSet<_> = limited.map(|table| table.queue.name.clone()).collect();
+    say(limited == tables.limited, "limited queue");
     found
 }

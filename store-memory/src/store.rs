@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 
 use windlass_core::store::{
-    Batch, Cause, CommitError, CommitPoint, Durability, LostLease, News, Outcomes, Store,
+    Batch, Cause, CommitError, CommitPoint, Durability, LostLease, News, Outcomes, Seal, Store,
     StoreError,
 };
 use windlass_core::{Apply, ApplyStep, BatchId, LeaseToken, Millis, ProcessId, Wall};
@@ -23,13 +23,13 @@ pub const MOST_TRIES: u32 = 20;
 /// How a commit is to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is written, and the caller is told so.
+    /// Nothing is written, and the answer says so.
     NotCommitted,
     /// Nothing is written, for want of space.
     Full,
-    /// The caller is told that it is not known; it was written.
+    /// The answer is that the outcome is unknown; it was written.
     UnknownCommitted,
-    /// The caller is told that it is not known; it was not written.
+    /// The answer is that the outcome is unknown; it was not written.
     UnknownNotCommitted,
     /// The store is unusable from now on; it was written.
     FatalCommitted,
@@ -39,8 +39,8 @@ pub enum Fault {
     FatalBefore,
     /// What is stored cannot be trusted.
     Corrupt,
-    /// The caller is told that it was committed, but a crash would lose it: a disk that lies.
-    /// The next honest commit makes it durable after all.
+    /// The answer is that it was committed, but a crash would lose it: a disk whose sync does
+    /// nothing. The next honest commit makes it durable after all.
     Unsynced,
 }
 
@@ -113,12 +113,12 @@ impl MemoryStore {
         keys_agree(&self.shared.tables.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many job rows commits have read so far: to show that a cost does not grow.
+    /// Job rows that commits have read so far: to show that a cost does not grow.
     pub fn rows_read(&self) -> u64 {
         self.tables().rows_read
     }
 
-    /// How many rounds of questions commits have asked so far: to show that one takes few.
+    /// Rounds of questions that commits have asked so far: to show that one takes few.
     pub fn rounds(&self) -> u64 {
         self.tables().rounds
     }
@@ -178,19 +178,19 @@ impl MemoryStore {
     }
 
     /// Takes a batch through a transaction, up to its commit.
-    fn run(&mut self, now: Wall, batch: &Batch) -> Result<(Transaction, Outcomes), Conflict> {
+    fn run(&mut self, now: Wall, batch: &Batch) -> Result<(Transaction, Outcomes), Stopped> {
         let mut transaction = self.begin(batch.id.process);
         let (mut apply, mut asked) = Apply::new(batch);
         let changes = loop {
             let releases = self.shared.locks().releases;
             let answers = match transaction.ask(&asked, now) {
                 Asked::Answers(answers) => answers,
-                Asked::Conflict => return Err(Conflict),
+                Asked::Conflict => return Err(Stopped::Conflict),
                 Asked::Deadlock => {
                     drop(transaction);
                     self.pass(CommitPoint::Waiting);
                     self.shared.give_way();
-                    return Err(Conflict);
+                    return Err(Stopped::Conflict);
                 }
                 Asked::Wait => {
                     self.pass(CommitPoint::Waiting);
@@ -201,7 +201,7 @@ impl MemoryStore {
             match apply.answer(answers) {
                 Ok(ApplyStep::Ask(more)) => asked = more,
                 Ok(ApplyStep::Write(changes)) => break changes,
-                Err(nonsense) => panic!("{nonsense}"),
+                Err(bad) => return Err(Stopped::Corrupt(Cause::new(&bad.to_string()))),
             }
         };
         self.pass(CommitPoint::Answered);
@@ -209,10 +209,30 @@ impl MemoryStore {
         Ok((transaction, apply.finish()))
     }
 
+    /// Refuses a batch for the mark of the store.
+    fn check_seal(&self, batch: &Batch) -> Result<(), CommitError> {
+        let seal = self.tables().seal().map(|text| Seal::parse(text.as_str()));
+        batch.check_seal(seal.as_ref())
+    }
+
     fn pass(&mut self, point: CommitPoint) {
         if let Some(hook) = &mut self.hook {
             hook(point);
         }
+    }
+}
+
+/// Why a batch did not come to its commit.
+enum Stopped {
+    /// Another transaction changed what it had found.
+    Conflict,
+    /// What is stored does not fit what was asked.
+    Corrupt(Cause),
+}
+
+impl From<Conflict> for Stopped {
+    fn from(Conflict: Conflict) -> Self {
+        Self::Conflict
     }
 }
 
@@ -244,8 +264,12 @@ impl Store for MemoryStore {
         }
         let fault = self.faults.pop_front().flatten();
         for _ in 0..MOST_TRIES {
-            let run = self.run(now, batch);
-            let done = run.and_then(|(transaction, out)| self.finish(transaction, out, fault));
+            self.check_seal(batch)?;
+            let done = match self.run(now, batch) {
+                Ok((transaction, out)) => self.finish(transaction, out, fault),
+                Err(Stopped::Conflict) => Err(Conflict),
+                Err(Stopped::Corrupt(cause)) => return Err(CommitError::Corrupt(cause)),
+            };
             if let Ok(result) = done {
                 return result;
             }
@@ -304,10 +328,58 @@ impl Store for MemoryStore {
 
 #[cfg(test)]
 mod tests {
+
+    use windlass_core::store::{ClaimFor, FigureKey, SlotFigures, Taker};
+    use windlass_core::{
+        Demand, FigureSet, Kind, NewJob, Payload, Policy, QueueName, Span, WorkerId,
+    };
+
     use super::*;
 
     #[test]
     fn a_store_in_memory_does_not_claim_to_survive_its_process() {
         assert_eq!(MemoryStore::new().durability(), Durability::Memory);
+    }
+
+    /// A claim walked every queue and kind that had jobs, also those with nothing ready.
+    #[test]
+    fn only_kinds_with_ready_jobs_are_listed_for_claims() {
+        let mut store = MemoryStore::new();
+        let mut seq = 0;
+        let mut commit = |store: &mut MemoryStore, fill: &dyn Fn(&mut Batch)| {
+            seq += 1;
+            let id = BatchId { process: ProcessId(1), seq };
+            let mut batch = Batch::new(id, Policy::default());
+            fill(&mut batch);
+            store.commit(Wall::new(1), &batch).expect("it commits");
+        };
+        let job = |queue: usize, kind: &str| {
+            let mut new = NewJob::new(Kind::new(kind).expect("a kind"), Payload::null());
+            new.queue = QueueName::new(&format!("queue-{queue}")).expect("a name");
+            new
+        };
+        commit(&mut store, &|batch| {
+            batch.enqueues = (0..20).map(|queue| job(queue, "a")).collect();
+            let taker = Taker { worker: WorkerId::new("w").unwrap(), max: 20, length: None };
+            batch.claims = vec![ClaimFor { demand: Demand::ALL, takers: vec![taker] }];
+        });
+        assert!(store.tables().heads.is_empty(), "all of them run");
+        commit(&mut store, &|batch| batch.enqueues = vec![job(3, "a"), job(3, "b"), job(9, "b")]);
+        assert_eq!(store.tables().heads.len(), 3);
+        assert_eq!(store.verify(), Vec::<String>::new());
+    }
+
+    /// An invalid answer ended the process. A store that cannot be trusted is one of the errors
+    /// that a commit may give.
+    #[test]
+    fn a_row_that_cannot_be_read_is_corrupt_and_no_panic() {
+        let (process, slot) = (ProcessId(1), Wall::new(0));
+        let key = FigureKey { span: Span::Live, slot, process };
+        let mut store = MemoryStore::new();
+        store.tables().figures.insert(key, b"no figures".to_vec());
+        let mut batch = Batch::new(BatchId { process, seq: 1 }, Policy::default());
+        batch.figures.push(SlotFigures { slot, figures: FigureSet::default() });
+        let result = store.commit(Wall::new(1), &batch);
+        assert!(matches!(result, Err(CommitError::Corrupt(_))), "{result:?}");
     }
 }

@@ -6,23 +6,23 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, RwLock};
 
 use windlass_core::store::{
-    Changes, CountDelta, Cursor, Doc, FigureKey, FigureRow, JobDetail, Marker, Moved, Worker,
-    WorkerRow,
+    BulkRow, Changes, CountDelta, Cursor, Doc, FigureKey, FigureRow, JobDetail, Marker, Moved,
+    Worker, WorkerRow, is_seal,
 };
 use windlass_core::{
-    Attempt, Counts, Epoch, Excerpt, IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Kind,
-    Payload, ProcessId, Queue, QueueName, QueueRow, Rank, SettingKey, SettingValue, Span, View,
-    Wall, WorkerId,
+    Attempt, BulkId, Counts, Epoch, Excerpt, GroupId, GroupRow, IdempotencyKey, IndexKey, Job,
+    JobId, KeyRecord, Kind, Payload, ProcessId, Queue, QueueName, QueueRow, Rank, SettingKey,
+    SettingValue, Span, View, Wall, WorkerId,
 };
 
-/// Everything the store holds.
+/// The rows of the store, with their indexes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tables {
     /// Grows with every write: how another handle notices.
     pub(crate) version: u64,
-    /// How many job rows transactions have read.
+    /// Job rows that transactions have read.
     pub(crate) rows_read: u64,
-    /// How many rounds of questions transactions have asked.
+    /// Rounds of questions that transactions have asked.
     pub(crate) rounds: u64,
     pub(crate) last_id: u64,
     pub(crate) jobs: BTreeMap<JobId, Job>,
@@ -30,6 +30,11 @@ pub(crate) struct Tables {
     pub(crate) errors: BTreeMap<JobId, Excerpt>,
     pub(crate) attempts: BTreeMap<(JobId, Epoch), Attempt>,
     pub(crate) queues: BTreeMap<QueueName, QueueTable>,
+    /// The queues and kinds that have ready jobs, by the best rank of each, so that a claim looks
+    /// at no others.
+    pub(crate) heads: BTreeMap<Rank, (QueueName, Kind)>,
+    /// The queues with a limit, which a claim holds.
+    pub(crate) limited: BTreeSet<QueueName>,
     /// Queued, not yet due: by (`run_at`, id).
     pub(crate) scheduled: BTreeSet<Cursor>,
     /// Leased: by (`lease_until`, id).
@@ -45,6 +50,10 @@ pub(crate) struct Tables {
     pub(crate) settings: BTreeMap<SettingKey, SettingValue>,
     pub(crate) markers: BTreeMap<ProcessId, Marker>,
     pub(crate) figures: BTreeMap<FigureKey, Vec<u8>>,
+    pub(crate) groups: BTreeMap<GroupId, GroupRow>,
+    /// Dead letters by error group, then by (`finished_at`, id).
+    pub(crate) grouped: BTreeSet<(GroupId, Cursor)>,
+    pub(crate) bulk: BTreeMap<BulkId, Vec<u8>>,
 }
 
 /// A queue, its counters, and its ready jobs.
@@ -60,6 +69,7 @@ pub(crate) struct QueueTable {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KindTable {
     pub(crate) counts: [i64; View::ALL.len()],
+    pub(crate) retrying: i64,
     pub(crate) ready: BTreeSet<Rank>,
 }
 
@@ -77,12 +87,19 @@ impl Tables {
         JobId::new(self.last_id.saturating_add(1)).unwrap_or(JobId::LAST)
     }
 
+    /// The mark of a store that takes no batches.
+    pub(crate) fn seal(&self) -> Option<&SettingValue> {
+        self.settings.iter().find(|(key, _)| is_seal(key)).map(|(_, value)| value)
+    }
+
     /// Keeps everything a batch changed.
     pub(crate) fn write(&mut self, changes: Changes, now: Wall) {
         self.version += 1;
+        self.write_groups(&changes);
         for queue in changes.queues {
             self.put_queue(queue);
         }
+
         self.write_jobs(changes.inserts, changes.updates, changes.removes);
         for doc in changes.docs {
             self.docs.insert((doc.job, doc.doc), doc.text);
@@ -105,6 +122,7 @@ impl Tables {
         }
         for name in &changes.dropped_queues {
             self.queues.remove(name);
+            self.limited.remove(name);
         }
         for (key, value) in changes.settings {
             match value {
@@ -133,8 +151,31 @@ impl Tables {
         for key in changes.dropped_figures {
             self.figures.remove(&key);
         }
+        self.bulk.extend(changes.bulk.into_iter().map(|row| (row.id, row.data)));
+        for id in &changes.dropped_bulk {
+            self.bulk.remove(id);
+        }
+        if let Some(next) = changes.next_id {
+            self.last_id = self.last_id.max(next.get() - 1);
+        }
         if let Some(marker) = changes.marker {
             self.markers.insert(marker.batch.process, marker);
+        }
+    }
+
+    /// Before jobs are written: the rows still tell which groups dead letters leave.
+    fn write_groups(&mut self, changes: &Changes) {
+        for (id, _) in changes.no_longer_dead() {
+            let place = self.jobs.get(&id).and_then(grouped);
+            place.map(|place| self.grouped.remove(&place));
+        }
+        let dead = changes.newly_dead();
+        self.grouped.extend(dead.map(|(id, group, at)| (group, Cursor { at, id })));
+        for group in &changes.groups {
+            self.groups.insert(group.id, group.clone());
+        }
+        for id in &changes.dropped_groups {
+            self.groups.remove(id);
         }
     }
 
@@ -165,12 +206,7 @@ impl Tables {
         let IndexKey { view, at, rank, .. } = key;
         let id = job.id;
         let table = match view {
-            View::Queued => {
-                let queue = self.queue_table(&job.queue);
-                put(&mut queue.waiting, Cursor { at, id }, add);
-                let ready = &mut queue.kind_table(&job.kind).ready;
-                return put(ready, rank, add);
-            }
+            View::Queued => return self.index_ready(job, Cursor { at, id }, rank, add),
             View::Processing => &mut self.leased,
             View::Scheduled => &mut self.scheduled,
             View::Done => &mut self.done,
@@ -180,18 +216,40 @@ impl Tables {
         put(table, Cursor { at, id }, add);
     }
 
+    fn index_ready(&mut self, job: &Job, place: Cursor, rank: Rank, add: bool) {
+        let queue = self.queue_table(&job.queue);
+        put(&mut queue.waiting, place, add);
+        let ready = &mut queue.kind_table(&job.kind).ready;
+        let before = ready.first().copied();
+        put(ready, rank, add);
+        let after = ready.first().copied();
+        if before == after {
+            return;
+        }
+        if let Some(before) = before {
+            self.heads.remove(&before);
+        }
+        if let Some(after) = after {
+            self.heads.insert(after, (job.queue.clone(), job.kind.clone()));
+        }
+    }
+
     fn put_queue(&mut self, queue: Queue) {
         let name = queue.name.clone();
+        if queue.is_limited() {
+            self.limited.insert(name.clone());
+        } else {
+            self.limited.remove(&name);
+        }
         self.queue_table(&name).queue = queue;
     }
 
     fn queue_table(&mut self, name: &QueueName) -> &mut QueueTable {
-        if !self.queues.contains_key(name) {
-            let queue = Queue::new(name.clone());
-            let table = QueueTable { queue, kinds: BTreeMap::new(), waiting: BTreeSet::new() };
-            self.queues.insert(name.clone(), table);
-        }
-        self.queues.get_mut(name).expect("it was made above")
+        self.queues.entry(name.clone()).or_insert_with(|| QueueTable {
+            queue: Queue::new(name.clone()),
+            kinds: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+        })
     }
 
     fn add_counts(&mut self, delta: &CountDelta) {
@@ -200,6 +258,7 @@ impl Tables {
         for (count, by) in kind.counts.iter_mut().zip(delta.by) {
             *count += by;
         }
+        kind.retrying += delta.retrying;
         if kind.counts == [0; View::ALL.len()] {
             table.kinds.remove(&delta.kind);
         }
@@ -241,6 +300,10 @@ impl Tables {
     }
 
     // Reading.
+
+    pub(crate) fn bulk_rows(&self) -> Vec<BulkRow> {
+        self.bulk.iter().map(|(id, data)| BulkRow { id: *id, data: data.clone() }).collect()
+    }
 
     pub(crate) fn payload(&self, id: JobId) -> Option<Payload> {
         self.docs.get(&(id, Doc::Payload)).cloned()
@@ -291,12 +354,15 @@ impl Tables {
     }
 }
 
+/// Where a dead letter is in the index by error group.
+pub(crate) fn grouped(job: &Job) -> Option<(GroupId, Cursor)> {
+    let place = Cursor { at: job.index_key().at, id: job.id };
+    job.state.group().map(|group| (group, place))
+}
+
 impl QueueTable {
     fn kind_table(&mut self, kind: &Kind) -> &mut KindTable {
-        if !self.kinds.contains_key(kind) {
-            self.kinds.insert(kind.clone(), KindTable::default());
-        }
-        self.kinds.get_mut(kind).expect("it was made above")
+        self.kinds.entry(kind.clone()).or_default()
     }
 
     pub(crate) fn row(&self) -> QueueRow {
@@ -307,7 +373,8 @@ impl QueueTable {
 
 impl KindTable {
     fn counts(&self) -> Counts {
-        Counts::new(self.counts.map(|count| u64::try_from(count).unwrap_or(0)))
+        let number = |count| u64::try_from(count).unwrap_or(0);
+        Counts::new(self.counts.map(number)).with_retrying(number(self.retrying))
     }
 }
 

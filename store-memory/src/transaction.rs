@@ -1,12 +1,11 @@
 //! One transaction on its way, in steps that never block: ask, write, commit. Between any two of
 //! them other transactions may do the same. Dropped before its commit, it is rolled back.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
-use windlass_core::store::{Answers, Changes, Moved, Questions};
-use windlass_core::{JobId, ProcessId, QueueName, Wall};
+use windlass_core::store::{Answers, BulkAsk, Changes, Moved, Questions, is_seal};
+use windlass_core::{JobId, ProcessId, Queue, QueueName, Wall};
 
 use crate::answer::Finder;
 use crate::locks::{Blocked, Holding, Locks, Mode, Resource, TransactionId};
@@ -59,7 +58,7 @@ impl SharedState {
     }
 }
 
-/// What became of a question.
+/// The result of a question.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub enum Asked {
@@ -145,6 +144,9 @@ impl Transaction {
         asked: &Questions,
         now: Wall,
     ) -> Result<Answers, Blocked> {
+        if asked.bulk == BulkAsk::Hold {
+            locks.take(self.id, Resource::Bulk, Mode::Exclusive)?;
+        }
         for id in &asked.jobs {
             locks.take(self.id, Resource::Job(*id), Mode::Exclusive)?;
         }
@@ -153,6 +155,9 @@ impl Transaction {
         }
         for key in &asked.figures {
             locks.take(self.id, Resource::Figures(*key), Mode::Exclusive)?;
+        }
+        for id in &asked.groups {
+            locks.take(self.id, Resource::Group(*id), Mode::Exclusive)?;
         }
         let finder = Finder::new(tables, locks, self.id);
         let mut answers = finder.answer(asked, now);
@@ -227,6 +232,10 @@ impl Transaction {
         if self.holding == Holding::Optimistic {
             check(&tables, &changes)?;
         }
+        // The mark may have come since the transaction began.
+        if tables.seal().is_some() && !changes.settings.iter().any(|(key, _)| is_seal(key)) {
+            return Err(Conflict);
+        }
         let mut durable = shared.durable();
         if synced {
             *durable = None;
@@ -247,22 +256,28 @@ impl Drop for Transaction {
 
 /// The queues that answers depend on, in order, and how each is held. The count of a limited queue
 /// decides whether it has candidates at all, so it is held wherever a demand includes it.
-fn queue_locks(tables: &Tables, asked: &Questions, answers: &Answers) -> BTreeMap<QueueName, Mode> {
-    let mut locks = BTreeMap::new();
-    for name in answers.queues_needed(asked) {
-        let limited = tables.queues.get(name).is_none_or(|table| table.queue.is_limited());
+fn queue_locks(tables: &Tables, asked: &Questions, answers: &Answers) -> Vec<(QueueName, Mode)> {
+    let needed = answers.queues_needed(asked);
+    // Both are by name; a queue that was not found does not exist.
+    let mut found = answers.queues.iter().map(|found| &found.queue).peekable();
+    let mut locks = Vec::with_capacity(needed.len());
+    for name in &needed {
+        let queue = found.next_if(|queue| queue.name.same(name));
+        let limited = queue.is_none_or(Queue::is_limited);
         let changed = asked.changed.contains(name) || asked.counted.contains(name);
         if limited || changed {
-            locks.insert(name.clone(), Mode::Exclusive);
+            locks.push(((*name).clone(), Mode::Exclusive));
         } else if !asked.wants.is_empty() || asked.queues.contains(name) {
-            locks.insert(name.clone(), Mode::Shared);
+            locks.push(((*name).clone(), Mode::Shared));
         }
     }
-    let limited = tables.queues.values().filter(|table| table.queue.is_limited());
-    for name in limited.map(|table| &table.queue.name) {
-        if asked.wants.iter().any(|want| want.demand.queues.includes(name)) {
-            locks.insert(name.clone(), Mode::Exclusive);
-        }
+    let wanted =
+        |name: &QueueName| asked.wants.iter().any(|want| want.demand.queues.includes(name));
+    let others = tables.limited.iter().filter(|name| needed.binary_search(name).is_err());
+    let known = locks.len();
+    locks.extend(others.filter(|name| wanted(name)).map(|name| (name.clone(), Mode::Exclusive)));
+    if locks.len() > known {
+        locks.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     }
     locks
 }

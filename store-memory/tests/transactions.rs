@@ -59,7 +59,7 @@ fn tokens(outcomes: &Outcomes) -> Vec<LeaseToken> {
 }
 
 #[test]
-fn a_candidate_that_another_transaction_holds_is_left_out_and_told_as_news() {
+fn a_candidate_that_another_transaction_holds_is_left_out_and_reported_as_news() {
     let store = store_with(2);
     let mut other = store.another();
     let _ = other.news(&[]).expect("this step succeeds");
@@ -114,7 +114,7 @@ fn a_queue_is_not_paused_while_a_claim_of_it_is_under_way() {
     let mut store = store_with(1);
     let (first, outcomes) = staged(&store, &claim(1, 1)).expect("this step succeeds");
     let mut pause = batch(2, 1);
-    pause.admin.push(Admin::Pause(new_job().queue));
+    pause.admin.push(Admin::pause(new_job().queue));
     assert!(staged(&store, &pause).is_none(), "it waits");
     store.finish(first, outcomes, None).expect("this step succeeds").expect("this step succeeds");
     assert!(staged(&store, &pause).is_some());

@@ -2,31 +2,31 @@
 //! or found. It finds; `windlass_core::Apply` decides.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
 use windlass_core::store::{
-    Answers, Batch, CommitPoint, EmptyQueues, KindFound, Outcomes, Questions, QueueFound,
-    QueueSweep,
+    Answers, Batch, CommitPoint, KindFound, Outcomes, Questions, QueueFound,
 };
 use windlass_core::{
-    Apply, ApplyStep, Counts, Gate, IdempotencyKey, Job, JobId, Payload, Queue, QueueName, View,
-    Wall, limits,
+    Apply, ApplyStep, Counts, IdempotencyKey, Job, JobId, Payload, Queue, QueueName, View, Wall,
+    limits,
 };
 
+use crate::bulk;
 use crate::error::TxError;
 use crate::figures;
-use crate::find::{self, Claim, PagePlaces};
-use crate::heads::Heads;
+use crate::find::{self, Claim, PagePlaces, Seen};
+use crate::groups;
+use crate::heads::{Heads, Look};
 use crate::hook::Hook;
 use crate::ids::IdStock;
 use crate::locks::{LockIds, WHICH};
 use crate::named;
 use crate::names::{Names, Pair, VERSION};
 use crate::rows::{bad, count, get, id_codes};
-use crate::session::{Flight, Found, Landed, Place, Session, params};
+use crate::session::{Flight, FlightRows, Found, Place, Session, params};
 use crate::write::Written;
 
-/// More queues than this are not locked one by one.
-const MOST_QUEUE_LOCKS: usize = 64;
 /// More keys than this are not locked one by one: PostgreSQL has room for some thousand locks.
 const MOST_KEY_LOCKS: usize = 512;
 
@@ -43,17 +43,20 @@ pub(crate) struct Transaction<'a> {
     /// Where claims start; `None` for the start.
     pub(crate) heads: Option<&'a Heads>,
     begun: bool,
-    /// The names are held alone: nobody else has a transaction open.
-    alone: bool,
+    /// The names are held alone: no other process has a transaction open.
+    pub(crate) alone: bool,
     /// The jobs of limited queues, which are held.
-    counts: BTreeMap<i32, Counts>,
+    pub(crate) counts: BTreeMap<i32, Counts>,
     now: Wall,
+    /// Searches for ready jobs from the start.
+    looks: Vec<Look>,
 }
 
 /// The places of the answers in a flight.
 #[derive(Default)]
 struct Places {
     version: Option<Place>,
+    bulk: Option<Place>,
     named: Option<named::Places>,
     keys: Option<Place>,
     keyed: Option<Place>,
@@ -64,6 +67,8 @@ struct Places {
     dead: Vec<PagePlaces>,
     orphans: Option<Place>,
     silent: Option<Place>,
+    groups: Option<groups::Places>,
+    idle_groups: Option<Place>,
     figures: Option<Place>,
     old_figures: Vec<Place>,
     claims: Vec<Claim>,
@@ -72,11 +77,13 @@ struct Places {
     now: Option<Place>,
 }
 
-/// What a batch came to before its commit.
+/// The outcomes of a batch and what it writes, before its commit.
 pub(crate) struct Applied {
     pub(crate) outcomes: Outcomes,
     pub(crate) written: Option<Written>,
     pub(crate) skipped: bool,
+    /// Searches for ready jobs from the start.
+    pub(crate) looks: Vec<Look>,
 }
 
 impl<'a> Transaction<'a> {
@@ -100,6 +107,7 @@ impl<'a> Transaction<'a> {
             alone: false,
             counts: BTreeMap::new(),
             now: Wall::new(i64::MIN),
+            looks: Vec::new(),
         }
     }
 
@@ -110,6 +118,8 @@ impl<'a> Transaction<'a> {
         let mut skipped = false;
         let changes = loop {
             let answers = self.answer(&asked)?;
+            // The names are held, and are of this version.
+            self.batch.check_seal(self.names.seal.as_ref())?;
             skipped |= answers.skipped;
             match apply.answer(answers)? {
                 ApplyStep::Ask(more) => asked = more,
@@ -120,7 +130,8 @@ impl<'a> Transaction<'a> {
             hook.call(CommitPoint::Answered);
         }
         let written = (!changes.is_empty()).then(|| self.write(&changes)).transpose()?;
-        Ok(Applied { outcomes: apply.finish(), written, skipped })
+        let looks = std::mem::take(&mut self.looks);
+        Ok(Applied { outcomes: apply.finish(), written, skipped, looks })
     }
 
     pub(crate) fn now(&self) -> Wall {
@@ -133,17 +144,17 @@ impl<'a> Transaction<'a> {
         }
         let mut flight = Flight::default();
         let places = self.ask(&mut flight, asked);
-        let mut landed = self.session.fly(flight, self.hook)?;
+        let mut returned = self.session.fly(flight, self.hook)?;
         // First, so that the ids are kept if the rest is of no use.
-        let ids = self.ids.take(asked.ids, &landed.take_of(places.ids))?;
-        let rows = landed.take_of(places.version);
+        let ids = self.ids.take(asked.ids, &returned.take_of(places.ids))?;
+        let rows = returned.take_of(places.version);
         self.check_version(&rows)?;
-        let answers = self.read(asked, places, &mut landed)?;
+        let answers = self.read(asked, places, &mut returned)?;
         Ok(Answers { ids, ..answers })
     }
 
     /// The start of the transaction: who it is, and how the names are held.
-    fn begin(&mut self, flight: &mut Flight, asked: &Questions) -> Place {
+    pub(crate) fn begin(&mut self, flight: &mut Flight, asked: &Questions) -> Place {
         self.begun = true;
         self.alone |= self.changes_names(asked);
         flight.add("BEGIN ISOLATION LEVEL READ COMMITTED", vec![]);
@@ -157,90 +168,20 @@ impl<'a> Transaction<'a> {
         flight.add(VERSION, vec![])
     }
 
-    /// Whether the batch changes or deletes queues, or may make a queue or a pair not known yet.
+    /// Whether the batch changes or deletes queues, writes the mark of the store, or may make a
+    /// queue or a pair not known yet.
     fn changes_names(&self, asked: &Questions) -> bool {
         !asked.changed.is_empty()
+            || self.batch.sets_seal()
             || asked.empty_queues.is_some()
             || asked.queues.iter().any(|name| self.names.queue_id(name).is_none())
             || asked.kinds.iter().any(|(queue, kind)| !self.names.has_pair(queue, kind))
     }
 
-    fn check_version(&self, rows: &[tokio_postgres::Row]) -> Found<()> {
+    pub(crate) fn check_version(&self, rows: &[tokio_postgres::Row]) -> Found<()> {
         let Some(row) = rows.first() else { return Ok(()) };
         let version: i64 = get(row, 0)?;
         if Some(version) == self.names.version { Ok(()) } else { Err(TxError::StaleNames) }
-    }
-
-    /// Holds the limited queues that the batch may count, before any row is held, and counts them.
-    fn hold_limited(&mut self, asked: &Questions) -> Found<()> {
-        let limited: BTreeSet<i32> = self.names.limited().map(|(id, _)| id).collect();
-        let counted = asked.counted.iter().filter_map(|name| self.names.queue_id(name));
-        let mut wanted: BTreeSet<i32> = counted.collect();
-        if limited.is_empty() && wanted.is_empty() {
-            return Ok(());
-        }
-        let sweeps = asked.due.is_some()
-            || asked.expired.is_some()
-            || !asked.finished.is_empty()
-            || !asked.dead.is_empty();
-        let named = |queue: &QueueName| {
-            sweeps
-                || asked.queues.binary_search(queue).is_ok()
-                || asked.wants.iter().any(|want| want.demand.queues.includes(queue))
-        };
-        let by_name = self.names.limited().filter(|(_, queue)| named(&queue.name));
-        wanted.extend(by_name.map(|(id, _)| id));
-        let peeks = !asked.jobs.is_empty() || !asked.keys.is_empty();
-        if wanted.is_empty() && !peeks {
-            return Ok(());
-        }
-        self.alone |= wanted.len() > MOST_QUEUE_LOCKS;
-        let mut flight = Flight::default();
-        let version = self.begin(&mut flight, asked);
-        let peek = (peeks && !limited.is_empty()).then(|| {
-            let keys: Vec<String> = asked.keys.iter().map(|key| key.as_str().to_owned()).collect();
-            flight.add(PEEK, params![id_codes(&asked.jobs), keys])
-        });
-        if peek.is_none() {
-            self.lock_queues(&mut flight, &wanted);
-            let counts = flight.add(COUNTS, params![wanted.iter().copied().collect::<Vec<i32>>()]);
-            let mut landed = self.session.fly(flight, self.hook)?;
-            self.check_version(&landed.take(version))?;
-            return self.learn_counts(&wanted, &landed.take(counts));
-        }
-        let mut landed = self.session.fly(flight, self.hook)?;
-        self.check_version(&landed.take(version))?;
-        for row in landed.take_of(peek) {
-            wanted.extend(Some(get(&row, 0)?).filter(|queue| limited.contains(queue)));
-        }
-        self.count_held(&wanted)
-    }
-
-    /// Holds these queues, and counts their jobs.
-    fn count_held(&mut self, queues: &BTreeSet<i32>) -> Found<()> {
-        if queues.is_empty() {
-            return Ok(());
-        }
-        let mut flight = Flight::default();
-        self.lock_queues(&mut flight, queues);
-        let counts = flight.add(COUNTS, params![queues.iter().copied().collect::<Vec<i32>>()]);
-        let mut landed = self.session.fly(flight, self.hook)?;
-        self.learn_counts(queues, &landed.take(counts))
-    }
-
-    fn lock_queues(&self, flight: &mut Flight, queues: &BTreeSet<i32>) {
-        if !self.alone {
-            let ids: Vec<i64> = queues.iter().map(|queue| self.locks.queue(*queue)).collect();
-            flight.add(LOCK_ALL, params![ids]);
-        }
-    }
-
-    fn learn_counts(&mut self, queues: &BTreeSet<i32>, rows: &[tokio_postgres::Row]) -> Found<()> {
-        self.counts.extend(queues.iter().map(|queue| (*queue, Counts::default())));
-        for row in rows {
-            self.counts.insert(get(row, 0)?, find::counts(row, 1)?);
-        }
-        Ok(())
     }
 
     /// Puts the statements that answer these questions into a flight.
@@ -250,6 +191,7 @@ impl<'a> Transaction<'a> {
             places.version = Some(self.begin(flight, asked));
         }
         let clock = self.clock.map(Wall::get);
+        places.bulk = bulk::ask(flight, self.locks, asked.bulk);
         if !asked.keys.is_empty() {
             let keys = self.lock_keys(flight, &asked.keys);
             places.keys = Some(flight.add(find::KEYS, params![keys.clone()]));
@@ -263,6 +205,8 @@ impl<'a> Transaction<'a> {
         if !asked.old_figures.is_empty() {
             flight.add("SELECT pg_advisory_xact_lock($1)", params![self.locks.figures()]);
         }
+        places.groups = groups::ask(flight, self.locks, &asked.groups);
+        places.idle_groups = asked.idle_groups.map(|page| groups::ask_idle(flight, clock, page));
         places.figures = figures::ask(flight, &asked.figures);
         for page in &asked.old_figures {
             places.old_figures.push(figures::ask_old(flight, clock, *page));
@@ -310,69 +254,73 @@ impl<'a> Transaction<'a> {
 
     /// The pairs whose ready jobs are candidates.
     fn pairs(&self, want: &windlass_core::store::Want) -> Vec<Pair> {
-        let mut latest: Option<(i32, bool)> = None;
-        let wanted = |pair: &Pair| {
-            let open = match latest {
-                Some((queue, open)) if queue == pair.0 => open,
-                _ => self.is_open(pair.0, want),
+        let running = |queue: i32| {
+            let counts = self.counts.get(&queue);
+            Ok::<_, Infallible>(counts.map_or(0, |counts| counts.get(View::Processing)))
+        };
+        let wanted = |(queue, kind): &Pair| {
+            let (Some(row), Ok(kind)) = (self.names.queue(*queue), self.names.kind_name(*kind))
+            else {
+                return false;
             };
-            latest = Some((pair.0, open));
-            open && self.names.kind_name(pair.1).is_ok_and(|kind| want.demand.kinds.includes(kind))
+            let Ok(wanted) = want.admits(row, kind, || running(*queue));
+            wanted
         };
         self.names.pairs().filter(wanted).collect()
     }
 
-    fn is_open(&self, queue: i32, want: &windlass_core::store::Want) -> bool {
-        let Some(queue_row) = self.names.queue(queue) else { return false };
-        let name = &queue_row.name;
-        let running = self.counts.get(&queue).map_or(0, |counts| counts.get(View::Processing));
-        let open = queue_row.gate(running) == Gate::Open;
-        want.demand.queues.includes(name)
-            && want.closed.binary_search(name).is_err()
-            && (open || want.opened.binary_search(name).is_ok())
-    }
-
-    fn read(&mut self, asked: &Questions, places: Places, landed: &mut Landed) -> Found<Answers> {
-        let jobs = self.jobs(asked, places.named, landed)?;
+    fn read(
+        &mut self,
+        asked: &Questions,
+        places: Places,
+        returned: &mut FlightRows,
+    ) -> Found<Answers> {
+        let jobs = self.jobs(asked, places.named, returned)?;
         let mut answers = Answers { jobs, ..Answers::default() };
-        let rows = (landed.take_of(places.keys), landed.take_of(places.keyed));
+        answers.bulk = bulk::rows(&returned.take_of(places.bulk))?;
+        let rows = (returned.take_of(places.keys), returned.take_of(places.keyed));
         answers.keys = find::keys_found(self.names, &asked.keys, &rows.0, &rows.1)?;
-        let rows = landed.take_of(places.workers);
+        let rows = returned.take_of(places.workers);
         answers.workers = find::stop_marks(&asked.workers, &rows)?;
         let names = &*self.names;
         if let Some(page) = places.due {
-            answers.due = page.read(names, landed, &mut answers.skipped)?;
+            answers.due = page.read(names, returned, &mut answers.skipped)?;
         }
         if let Some(page) = places.expired {
-            answers.expired = page.read(names, landed, &mut answers.skipped)?;
+            answers.expired = page.read(names, returned, &mut answers.skipped)?;
         }
         for page in places.finished {
-            answers.finished.push(page.read(names, landed, &mut answers.skipped)?);
+            answers.finished.push(page.read(names, returned, &mut answers.skipped)?);
         }
         for (page, asked) in places.dead.into_iter().zip(&asked.dead) {
-            answers.dead.push(page.read_dead(names, landed, asked, &mut answers.skipped)?);
+            answers.dead.push(page.read_dead(names, returned, asked, &mut answers.skipped)?);
         }
-        for row in landed.take_of(places.orphans) {
+        for row in returned.take_of(places.orphans) {
             answers.orphans.push(IdempotencyKey::new(get(&row, 0)?).map_err(bad)?);
         }
-        let silent = landed.take_of(places.silent);
+        let silent = returned.take_of(places.silent);
         answers.silent = silent.first().map(|row| get(row, 0)).transpose()?.unwrap_or(false);
-        answers.figures = figures::read(&asked.figures, &landed.take_of(places.figures))?;
+        if let Some(places) = places.groups {
+            (answers.groups, answers.group_count) = places.read(&asked.groups, returned)?;
+        }
+        answers.idle_groups = groups::ids(&returned.take_of(places.idle_groups))?;
+        answers.figures = figures::read(&asked.figures, &returned.take_of(places.figures))?;
         for place in places.old_figures {
-            answers.old_figures.push(figures::rows(&landed.take(place))?);
+            answers.old_figures.push(figures::rows(&returned.take(place))?);
         }
-        let mut large = Vec::new();
+        let mut seen = Seen::default();
         for (claim, want) in places.claims.into_iter().zip(&asked.wants) {
-            let read = claim.read(names, landed, want, &mut large, &mut answers.skipped)?;
-            answers.candidates.push(read);
+            answers.candidates.push(claim.read(names, returned, want, &mut seen)?);
         }
-        answers.payloads = payloads(&asked.payloads, &landed.take_of(places.payloads))?;
-        let now = landed.take_of(places.now);
+        answers.skipped |= seen.skipped;
+        self.looks.append(&mut seen.looks);
+        answers.payloads = payloads(&asked.payloads, &returned.take_of(places.payloads))?;
+        let now = returned.take_of(places.now);
         let now = now.first().map(|row| get(row, 0)).transpose()?.map(Wall::new);
         // The clock may be set back; within a transaction it is not.
         self.now = self.now.max(now.or(self.clock).unwrap_or(self.now));
         answers.now = self.now;
-        self.fill_large(&mut answers, &large)?;
+        self.fill_large(&mut answers, &seen.large)?;
         self.kinds(asked, &mut answers)?;
         self.queues(asked, &mut answers)?;
         if let Some(page) = &asked.empty_queues {
@@ -386,10 +334,10 @@ impl<'a> Transaction<'a> {
         &mut self,
         asked: &Questions,
         places: Option<named::Places>,
-        landed: &mut Landed,
+        returned: &mut FlightRows,
     ) -> Found<Vec<Option<Job>>> {
         let Some(places) = places else { return Ok(Vec::new()) };
-        let mut found: BTreeMap<JobId, Job> = places.read(self.names, landed)?;
+        let mut found: BTreeMap<JobId, Job> = places.read(self.names, returned)?;
         let mut gone: BTreeSet<JobId> = BTreeSet::new();
         for _ in 0..named::TRIES {
             let missing = |id: &&JobId| !found.contains_key(id) && !gone.contains(id);
@@ -399,9 +347,9 @@ impl<'a> Transaction<'a> {
             }
             let mut flight = Flight::default();
             let places = named::ask_everywhere(&mut flight, &missing);
-            let mut landed = self.session.fly(flight, self.hook)?;
-            found.append(&mut places.read(self.names, &mut landed)?);
-            let exist = places.existing(&mut landed)?;
+            let mut returned = self.session.fly(flight, self.hook)?;
+            found.append(&mut places.read(self.names, &mut returned)?);
+            let exist = places.existing(&mut returned)?;
             gone.extend(missing.into_iter().filter(|id| !exist.contains(id)));
         }
         Err(TxError::Conflict("a named job moves faster than it can be held".into()))
@@ -454,22 +402,6 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// The queues of a page that have no jobs. The names are held alone, so none gets one.
-    fn empty_queues(&mut self, page: &QueueSweep) -> Found<EmptyQueues> {
-        let after = |name: &QueueName| page.after.as_ref().is_none_or(|after| name > after);
-        let behind = self.names.queues_by_name().filter(|(_, queue)| after(&queue.name));
-        let looked: Vec<(i32, Queue)> =
-            behind.take(page.limit).map(|(id, queue)| (id, queue.clone())).collect();
-        let unknown = looked.iter().map(|(id, _)| *id);
-        let unknown = unknown.filter(|id| !self.counts.contains_key(id)).collect();
-        self.count_held(&unknown)?;
-        let next = looked.last().filter(|_| looked.len() == page.limit);
-        let next = next.map(|(_, queue)| queue.name.clone());
-        let is_empty = |id: &i32| self.counts.get(id).is_none_or(Counts::is_empty);
-        let empty = looked.into_iter().filter(|(id, _)| is_empty(id));
-        Ok(EmptyQueues { queues: empty.map(|(_, queue)| queue).collect(), next })
-    }
-
     /// Adds the queues that belong to the answers.
     fn queues(&mut self, asked: &Questions, answers: &mut Answers) -> Found<()> {
         let needed = answers.queues_needed(asked);
@@ -508,14 +440,7 @@ fn payloads(asked: &[JobId], rows: &[tokio_postgres::Row]) -> Found<Vec<Payload>
     asked.iter().map(|id| texts.remove(id).ok_or_else(|| missing(id))).collect()
 }
 
-const LOCK_ALL: &str = "SELECT pg_advisory_xact_lock(id) FROM unnest($1::bigint[]) AS id";
 /// Locks keys in the order of their hashes, those included that do not exist.
 const LOCK_KEYS: &str = "SELECT pg_advisory_xact_lock(id) FROM \
     (SELECT DISTINCT $2::bigint | (hashtextextended(key, 0) & $3::bigint) AS id \
      FROM unnest($1::text[]) AS key ORDER BY 1) AS ids";
-const COUNTS: &str = "SELECT queue, sum(queued)::bigint, sum(scheduled)::bigint, \
-    sum(processing)::bigint, sum(done)::bigint, sum(failed)::bigint, sum(cancelled)::bigint \
-    FROM counts WHERE queue = ANY($1::integer[]) GROUP BY queue";
-/// The queues of jobs that are named, or that keys name.
-const PEEK: &str = "SELECT queue FROM jobs WHERE id = ANY($1::bigint[]) \
-    UNION SELECT queue FROM keys JOIN jobs ON id = job WHERE key = ANY($2::text[])";

@@ -7,15 +7,17 @@ use std::time::Duration;
 use windlass_core::store::StoreError;
 
 use crate::check::{PgMaintenance, unopened};
+use crate::rights;
 use crate::rows::get;
 use crate::session::{Found, Session, params};
+use crate::xmin::{self, Holder};
 
 /// Something to look at, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was found.
+    /// The observation, with its numbers.
     pub what: String,
-    /// What to do.
+    /// What an operator should do.
     pub advice: String,
 }
 
@@ -32,7 +34,6 @@ impl PgMaintenance {
     /// What to look at on the server: a transaction is old if it is open for longer than `old`.
     /// Empty is good. No job is looked at.
     pub fn findings(&self, old: Duration) -> Result<Vec<Finding>, StoreError> {
-        let old = old.as_secs_f64();
         let opener = self.opener();
         let mut session = opener.session().map_err(|error| unopened(&error))?;
         let mut found = Vec::new();
@@ -40,44 +41,40 @@ impl PgMaintenance {
             let advice = "correct it and restart the nodes: they refuse to start with it".into();
             found.push(Finding { what: error.to_string(), advice });
         }
-        for look in [holders, dead_rows, rights, settings] {
+        for look in [holders, sight, dead_rows, missing_rights, settings] {
             found.append(&mut look(&mut session, old).map_err(|error| error.of_read())?);
         }
         Ok(found)
     }
 }
 
-/// Who holds the oldest snapshots, in this database or in all.
-fn holders(session: &mut Session, old: f64) -> Found<Vec<Finding>> {
-    let rows = session.query(HOLDERS, params![old])?;
+/// The holders of old snapshots.
+fn holders(session: &mut Session, old: Duration) -> Found<Vec<Finding>> {
+    let held = xmin::holders(session, old)?;
+    let found = held.into_iter().filter(|holder| holder.is_old).map(|holder| {
+        let Holder { name, does, advice, .. } = holder;
+        let harm = "meanwhile dead rows stay, tables grow and claims become slow";
+        Finding { what: format!("{name} {does}; {harm}"), advice }
+    });
+    Ok(found.collect())
+}
+
+/// Whether old snapshots of others can be seen at all.
+fn sight(session: &mut Session, _: Duration) -> Found<Vec<Finding>> {
+    if xmin::sees_all(session)? {
+        return Ok(vec![]);
+    }
+    let rows = session.query("SELECT current_user::text, quote_ident(current_user)", params![])?;
     let found = rows.iter().map(|row| {
-        let advice = get(row, 1)?;
-        let held = "; meanwhile dead rows stay, tables grow and claims become slow";
-        Ok(Finding { what: format!("{}{held}", get::<String>(row, 0)?), advice })
+        let user = get::<String>(row, 0)?;
+        let what = format!("{user} may not see who keeps dead rows");
+        let advice = format!("GRANT pg_read_all_stats TO {}", get::<String>(row, 1)?);
+        Ok(Finding { what, advice })
     });
     found.collect()
 }
 
-const HOLDERS: &str = "
-    SELECT 'process ' || pid || ' (' || coalesce(usename, '?') || ', '
-        || coalesce(nullif(application_name, ''), 'no application_name') || ', '
-        || coalesce(state, '?') || ') has a transaction open for '
-        || extract(epoch FROM now() - xact_start)::bigint || ' s',
-        'end it, or: SELECT pg_terminate_backend(' || pid || ')'
-        FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
-        AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
-        AND xact_start < now() - make_interval(secs => $1::double precision)
-    UNION ALL SELECT 'the prepared transaction ' || quote_literal(gid) || ' of ' || owner
-        || ' is open for ' || extract(epoch FROM now() - prepared)::bigint || ' s',
-        'end it with COMMIT PREPARED or ROLLBACK PREPARED'
-        FROM pg_prepared_xacts WHERE database = current_database()
-        AND prepared < now() - make_interval(secs => $1::double precision)
-    UNION ALL SELECT 'the replication slot ' || slot_name || ' is not in use and keeps old rows',
-        'start its standby, or: SELECT pg_drop_replication_slot('
-        || quote_literal(slot_name) || ')'
-        FROM pg_replication_slots WHERE NOT active AND xmin IS NOT NULL";
-
-fn dead_rows(session: &mut Session, _: f64) -> Found<Vec<Finding>> {
+fn dead_rows(session: &mut Session, _: Duration) -> Found<Vec<Finding>> {
     let rows = session.query(DEAD, params![MANY_DEAD])?;
     let found = rows.iter().map(|row| {
         let (table, dead, live) =
@@ -94,27 +91,21 @@ const DEAD: &str = "SELECT relname::text, n_dead_tup, n_live_tup FROM pg_stat_us
     WHERE schemaname = current_schema() AND n_dead_tup >= $1 AND n_dead_tup > n_live_tup \
     ORDER BY relname";
 
-fn rights(session: &mut Session, _: f64) -> Found<Vec<Finding>> {
-    let rows = session.query(RIGHTS, params![])?;
-    let found = rows.iter().map(|row| {
-        let (what, advice) = (get::<String>(row, 0)?, get::<String>(row, 1)?);
-        Ok(Finding { what, advice })
-    });
-    found.collect()
+/// Rights that were taken away since the store was opened, and those that only a vacuum needs.
+fn missing_rights(session: &mut Session, _: Duration) -> Found<Vec<Finding>> {
+    let missing = rights::missing(session)?;
+    let mut found: Vec<Finding> = missing
+        .into_iter()
+        .map(|missing| Finding { what: missing.what, advice: missing.grant })
+        .collect();
+    for row in session.query(NOT_OWNED, params![])? {
+        found.push(Finding { what: get(&row, 0)?, advice: get(&row, 1)? });
+    }
+    Ok(found)
 }
 
-const RIGHTS: &str = "
-    SELECT current_user || ' has no right to ' || r.wanted || ' on table ' || c.relname,
-        'GRANT ' || r.wanted || ' ON ' || c.oid::regclass || ' TO ' || quote_ident(current_user)
-        FROM pg_class c CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'])
-        AS r (wanted) WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
-        AND NOT has_table_privilege(c.oid, r.wanted)
-    UNION ALL SELECT current_user || ' has no right to use the sequence ' || c.relname,
-        'GRANT USAGE, SELECT, UPDATE ON SEQUENCE ' || c.oid::regclass || ' TO '
-        || quote_ident(current_user)
-        FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace
-        AND CASE WHEN c.relkind = 'S' THEN NOT has_sequence_privilege(c.oid, 'USAGE') END
-    UNION ALL SELECT current_user || ' does not own table ' || c.relname
+const NOT_OWNED: &str = "
+    SELECT current_user || ' does not own table ' || c.relname
         || ', so that nodes cannot vacuum it',
         'ALTER TABLE ' || c.oid::regclass || ' OWNER TO ' || quote_ident(current_user)
         || ', or leave it to autovacuum'
@@ -122,7 +113,7 @@ const RIGHTS: &str = "
         AND c.relname = ANY(ARRAY['ready', 'leased', 'scheduled', 'counts', 'markers'])
         AND NOT pg_has_role(c.relowner, 'USAGE')";
 
-fn settings(session: &mut Session, _: f64) -> Found<Vec<Finding>> {
+fn settings(session: &mut Session, _: Duration) -> Found<Vec<Finding>> {
     let rows = session.query(SETTINGS, params![])?;
     let found = rows.iter().map(|row| {
         let name: String = get(row, 0)?;

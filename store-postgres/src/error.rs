@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::fmt;
+use std::time::Duration;
 
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
@@ -30,13 +31,13 @@ pub enum OpenError {
         url: String,
         /// The name of the setting.
         setting: &'static str,
-        /// Its value.
+        /// The value that the server has.
         found: String,
         /// Where the value was set.
         origin: String,
-        /// What it must be.
+        /// The value that is required.
         needed: &'static str,
-        /// What would go wrong.
+        /// The damage that the found value allows.
         why: &'static str,
     },
     /// The server takes no writes.
@@ -56,9 +57,9 @@ pub enum OpenError {
     Foreign {
         /// The URL without its password.
         url: String,
-        /// The schema.
+        /// Name of the schema.
         schema: String,
-        /// What is in it.
+        /// Description of what the schema holds.
         what: String,
     },
     /// A newer version of Windlass wrote the schema.
@@ -69,9 +70,9 @@ pub enum OpenError {
     Newer {
         /// The URL without its password.
         url: String,
-        /// The schema.
+        /// Name of the schema.
         schema: String,
-        /// Its number.
+        /// Version of the stored schema.
         found: i64,
         /// The newest number known here.
         known: i64,
@@ -84,9 +85,9 @@ pub enum OpenError {
     NotMigrated {
         /// The URL without its password.
         url: String,
-        /// The schema.
+        /// Name of the schema.
         schema: String,
-        /// Its number; zero if it does not exist.
+        /// Version of the stored schema; zero if it does not exist.
         found: i64,
         /// The number that is needed.
         known: i64,
@@ -148,9 +149,19 @@ pub(crate) enum TxError {
     /// A row was not as the transaction had read it.
     #[error("{0}")]
     Conflict(String),
+    /// The store has a mark, and takes no batches.
+    #[error("{0}")]
+    Sealed(Cause),
     /// Names of queues, kinds or retry policies are not those that are known here.
     #[error("names of queues or kinds have changed")]
     StaleNames,
+    /// Another version of Windlass has migrated the schema since this process opened the store.
+    #[error(
+        "the store was {} Windlass (schema {found}, this one knows {known}); restart this process \
+         with the version that the other nodes run",
+        if found > known { "migrated by a newer" } else { "replaced by that of an older" }
+    )]
+    OtherSchema { found: i64, known: i64 },
 }
 
 /// An error that the server reported.
@@ -170,19 +181,33 @@ impl From<tokio_postgres::Error> for TxError {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(refused) = error.as_db_error() else { return Self::Lost(chain(&error)) };
         let code = refused.code().clone();
-        // The server has closed, or is closing, the connection.
-        if matches!(refused.parsed_severity(), Some(tokio_postgres::error::Severity::Fatal))
+        // The server has closed, or is closing, the connection; or it does not know how the
+        // transaction has ended.
+        if UNKNOWN.contains(&code)
+            || matches!(refused.parsed_severity(), Some(tokio_postgres::error::Severity::Fatal))
             || code.code().starts_with("57P")
         {
             return Self::Lost(format!("PostgreSQL error {}: {}", code.code(), refused.message()));
         }
-        Self::Refused(Refusal { code, text: refused.message().to_owned() })
+        let hint = refused.hint().filter(|hint| hint.contains(LOCKS));
+        let advice = hint.map_or("", |_| "; raise max_locks_per_transaction of the server");
+        Self::Refused(Refusal { code, text: format!("{}{advice}", refused.message()) })
     }
 }
 
 impl From<BadAnswer> for TxError {
     fn from(nonsense: BadAnswer) -> Self {
         Self::BadRow(nonsense.to_string())
+    }
+}
+
+/// A batch that was refused for the mark of the store.
+impl From<CommitError> for TxError {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::NotCommitted(cause) => Self::Sealed(cause),
+            other => Self::Sealed(Cause::new(&other.to_string())),
+        }
     }
 }
 
@@ -196,8 +221,15 @@ impl TxError {
         match self {
             Self::Conflict(_) | Self::StaleNames => true,
             Self::Refused(refusal) => CONFLICTS.contains(&refusal.code),
-            Self::Lost(_) | Self::BadRow(_) => false,
+            Self::Lost(_) | Self::BadRow(_) | Self::Sealed(_) | Self::OtherSchema { .. } => false,
         }
+    }
+
+    /// How long to wait before the batch is applied again: after a conflict that goes away by
+    /// itself only.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        let is_short = |refusal: &Refusal| refusal.code == SqlState::OUT_OF_MEMORY;
+        matches!(self, Self::Refused(refusal) if is_short(refusal)).then_some(LOCKS_PAUSE)
     }
 
     /// Whether a row with that key was there already.
@@ -227,16 +259,30 @@ impl TxError {
     }
 }
 
-/// Refusals that mean that another transaction was in the way. A division by zero is what
-/// `write.rs` has a statement fail with that did not meet the rows it was to replace.
-const CONFLICTS: [SqlState; 6] = [
+/// Refusals after which a batch is applied again: another transaction was in the way. A division by
+/// zero is what `write.rs` has a statement fail with that did not meet the rows it was to replace.
+/// Out of memory is mostly the table of locks, which has room again when others commit. The last
+/// three are of a schema that was migrated meanwhile, as the next try finds out.
+const CONFLICTS: [SqlState; 9] = [
     SqlState::T_R_SERIALIZATION_FAILURE,
     SqlState::T_R_DEADLOCK_DETECTED,
     SqlState::LOCK_NOT_AVAILABLE,
     SqlState::DIVISION_BY_ZERO,
     SqlState::UNIQUE_VIOLATION,
-    SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN,
+    SqlState::OUT_OF_MEMORY,
+    SqlState::UNDEFINED_TABLE,
+    SqlState::UNDEFINED_COLUMN,
+    SqlState::FEATURE_NOT_SUPPORTED,
 ];
+
+/// Answers after which it is not known whether the transaction was committed.
+const UNKNOWN: [SqlState; 2] =
+    [SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN, SqlState::TRANSACTION_RESOLUTION_UNKNOWN];
+
+/// The setting that the server names when its table of locks is full.
+const LOCKS: &str = "max_locks_per_transaction";
+/// How long to wait for room in it.
+const LOCKS_PAUSE: Duration = Duration::from_millis(100);
 
 fn is_damage(code: &SqlState) -> bool {
     [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code)

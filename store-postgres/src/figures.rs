@@ -56,10 +56,10 @@ pub(crate) fn within(session: &mut Session, ranges: &[FigureRange]) -> Found<Vec
         places.push(flight.add(WITHIN, params));
     }
     flight.add("COMMIT", vec![]);
-    let mut landed = session.fly(flight, None)?;
+    let mut returned = session.fly(flight, None)?;
     let mut found = Vec::new();
     for place in places {
-        found.append(&mut rows(&landed.take(place))?);
+        found.append(&mut rows(&returned.take(place))?);
     }
     Ok(found)
 }
@@ -96,8 +96,16 @@ impl Keys {
     }
 }
 
-/// Rows as they were read, by key.
+/// Rows by key.
 pub(crate) fn rows(found: &[Row]) -> Found<Vec<FigureRow>> {
+    let mut rows = in_order(found)?;
+    // Numbers of processes are signed in the table.
+    rows.sort_by_key(|row| row.key);
+    Ok(rows)
+}
+
+/// Rows in the order in which they were read.
+pub(crate) fn in_order(found: &[Row]) -> Found<Vec<FigureRow>> {
     let read = |row: &Row| {
         let code: i16 = get(row, 0)?;
         let span = u8::try_from(code).ok().and_then(Span::from_code);
@@ -108,9 +116,5 @@ pub(crate) fn rows(found: &[Row]) -> Found<Vec<FigureRow>> {
         };
         Ok(FigureRow { key, data: get(row, 3)? })
     };
-    let rows: Found<Vec<FigureRow>> = found.iter().map(read).collect();
-    let mut rows = rows?;
-    // Numbers of processes are signed in the table.
-    rows.sort_by_key(|row| row.key);
-    Ok(rows)
+    found.iter().map(read).collect()
 }

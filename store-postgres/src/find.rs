@@ -4,8 +4,9 @@
 //! PostgreSQL does not say what it has left out. So each search comes with a look at the same keys
 //! that takes no locks: what only the look has seen was left out, or is gone since.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use tokio::time::Instant;
 use tokio_postgres::Row;
 use windlass_core::store::{
     ByteBudget, Candidate, Candidates, Cursor, DeadFound, DeadJob, DeadPage, ExpiredPage, Filter,
@@ -15,13 +16,13 @@ use windlass_core::{
     Counts, Fingerprint, IdempotencyKey, Job, JobId, KeyRecord, Payload, Rank, View, Wall, WorkerId,
 };
 
-use crate::heads::Heads;
+use crate::heads::{Heads, Look};
 use crate::names::{Names, Pair};
 use crate::rows::{
     MORE, bad, count, excerpt, get, id_code, job, job_id, jobs, ready_columns, select_done,
     select_leased, select_scheduled, view_code,
 };
-use crate::session::{Flight, Found, Landed, Param, Place, Session, params};
+use crate::session::{Flight, FlightRows, Found, Param, Place, Session, params};
 
 /// The instant to go by: the first parameter, else the server's clock when the statement began.
 macro_rules! now {
@@ -35,7 +36,7 @@ pub(crate) use now;
 pub(crate) const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 pub(crate) const KEYS: &str = "SELECT key, job, request, created_at, orphan_until FROM keys \
     WHERE key = ANY($1::text[])";
-/// The jobs that keys name. Those who remove a job hold its key.
+/// The jobs that keys name. A batch that removes a job holds its key.
 pub(crate) const KEYED: &str = concat!(
     "WITH named AS MATERIALIZED (SELECT job FROM keys WHERE key = ANY($1::text[])) ",
     crate::rows::ready_columns!(""),
@@ -104,28 +105,50 @@ macro_rules! look {
     };
 }
 
-const DUE: &str = page!(select_scheduled!(), "t.run_at", "");
-const DUE_KEYS: &str = look!("scheduled", "t.run_at", "");
-const EXPIRED: &str = page!(select_leased!(), "t.lease_until", "");
-const EXPIRED_KEYS: &str = look!("leased", "t.lease_until", "");
+const DUE: &str = page!(select_scheduled!(), "t.run_at", "t.epoch >= 0 AND ");
+const DUE_KEYS: &str = look!("scheduled", "t.run_at", "t.epoch >= 0 AND ");
+const EXPIRED: &str = page!(select_leased!(), "t.lease_until", "t.epoch >= 0 AND ");
+const EXPIRED_KEYS: &str = look!("leased", "t.lease_until", "t.epoch >= 0 AND ");
 const FINISHED: &str = page!(select_done!(), "t.finished_at", "t.view = $6::smallint AND ");
 const FINISHED_KEYS: &str = look!("done", "t.finished_at", "t.view = $6::smallint AND ");
-const DEAD: &str = concat!(
-    crate::rows::select_jobs!(
-        "t.view",
-        "t.finished_at",
-        "t.run_at",
-        "t.spent",
-        "NULL::int8",
-        "NULL::text",
-        ", e.text, e.cut"
-    ),
-    " FROM done t JOIN jobs j ON j.id = t.id LEFT JOIN errors e ON e.job = t.id WHERE t.view = 4 \
-     AND (t.finished_at, t.id) < ($1::bigint, $2::bigint) \
-     ORDER BY t.finished_at DESC, t.id DESC LIMIT $3 FOR UPDATE OF t SKIP LOCKED"
-);
-const DEAD_KEYS: &str = "SELECT finished_at, id, true FROM done WHERE view = 4 \
-    AND (finished_at, id) < ($1::bigint, $2::bigint) ORDER BY finished_at DESC, id DESC LIMIT $3";
+/// Dead letters, newest first.
+macro_rules! dead {
+    ($where:literal) => {
+        concat!(
+            crate::rows::select_jobs!(
+                "t.view",
+                "t.finished_at",
+                "t.run_at",
+                "t.spent",
+                "NULL::int8",
+                "NULL::text",
+                "t.error_group",
+                ", e.text, e.cut"
+            ),
+            " FROM done t JOIN jobs j ON j.id = t.id LEFT JOIN errors e ON e.job = t.id WHERE ",
+            $where,
+            " AND (t.finished_at, t.id) < ($1::bigint, $2::bigint) \
+             ORDER BY t.finished_at DESC, t.id DESC LIMIT $3 FOR UPDATE OF t SKIP LOCKED"
+        )
+    };
+}
+
+/// The keys of the same.
+macro_rules! dead_keys {
+    ($where:literal) => {
+        concat!(
+            "SELECT finished_at, id, true FROM done WHERE ",
+            $where,
+            " AND (finished_at, id) < ($1::bigint, $2::bigint) \
+             ORDER BY finished_at DESC, id DESC LIMIT $3"
+        )
+    };
+}
+
+const DEAD: &str = dead!("t.view = 4");
+const DEAD_KEYS: &str = dead_keys!("view = 4");
+const DEAD_OF_GROUP: &str = dead!("t.error_group = $4::bytea");
+const DEAD_KEYS_OF_GROUP: &str = dead_keys!("error_group = $4::bytea");
 
 /// The places of a page and of the look at its keys in a flight.
 #[derive(Debug)]
@@ -163,26 +186,35 @@ pub(crate) fn ask_finished(
 pub(crate) fn ask_dead(flight: &mut Flight, page: &DeadPage) -> PagePlaces {
     let last = (i64::MAX, i64::MAX);
     let (at, id) = page.after.map_or(last, |after| (after.at.get(), id_code(after.id)));
-    let params = || params![at, id, count(page.limit)];
-    PagePlaces { keys: flight.add(DEAD_KEYS, params()), rows: flight.add(DEAD, params()) }
+    let limit = count(page.limit);
+    let Some(group) = page.group else {
+        let params = || params![at, id, limit];
+        return PagePlaces {
+            keys: flight.add(DEAD_KEYS, params()),
+            rows: flight.add(DEAD, params()),
+        };
+    };
+    let params = || params![at, id, limit, group.0.to_vec()];
+    let keys = flight.add(DEAD_KEYS_OF_GROUP, params());
+    PagePlaces { keys, rows: flight.add(DEAD_OF_GROUP, params()) }
 }
 
 impl PagePlaces {
     pub(crate) fn read(
         &self,
         names: &Names,
-        landed: &mut Landed,
+        returned: &mut FlightRows,
         skipped: &mut bool,
     ) -> Found<JobPage> {
         let keys: Vec<(Cursor, bool)> =
-            landed.take(self.keys).iter().map(key).collect::<Found<_>>()?;
-        let jobs = jobs(names, &landed.take(self.rows))?;
+            returned.take(self.keys).iter().map(key).collect::<Found<_>>()?;
+        let jobs = jobs(names, &returned.take(self.rows))?;
         let last = jobs.last().map(|job| Cursor { at: job.index_key().at, id: job.id });
         let behind = |(key, due): &&(Cursor, bool)| match last {
             Some(last) => *key > last,
             None => !due,
         };
-        // If all of them are due and held by others, the next one is not known: it may be told too
+        // If all of them are due and held by others, the next one is not known: it may be given too
         // early.
         let next = keys.iter().find(behind).or_else(|| keys.last().filter(|_| last.is_none()));
         let next = next.map(|(key, _)| key.at);
@@ -195,18 +227,18 @@ impl PagePlaces {
     pub(crate) fn read_dead(
         &self,
         names: &Names,
-        landed: &mut Landed,
+        returned: &mut FlightRows,
         asked: &DeadPage,
         skipped: &mut bool,
     ) -> Found<DeadFound> {
         let keys: Vec<(Cursor, bool)> =
-            landed.take(self.keys).iter().map(key).collect::<Found<_>>()?;
+            returned.take(self.keys).iter().map(key).collect::<Found<_>>()?;
         let next = keys.last().map(|(key, _)| *key).filter(|_| keys.len() == asked.limit);
-        let (queue, kind) = (asked.queue.clone(), asked.kind.clone());
-        let filter = Filter { view: Some(View::Failed), queue, kind, ..Filter::default() };
+        let DeadPage { queue, kind, group, .. } = asked.clone();
+        let filter = Filter { view: Some(View::Failed), queue, kind, group, ..Filter::default() };
         let mut found = Vec::new();
         let mut ids = BTreeSet::new();
-        for row in landed.take(self.rows) {
+        for row in returned.take(self.rows) {
             let job = job(names, &row)?;
             ids.insert(job.id);
             // Where some were left out, the search has gone further than the page.
@@ -226,12 +258,25 @@ fn key(row: &Row) -> Found<(Cursor, bool)> {
 /// A search for candidates.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    /// It did not start at the start.
+    /// Not all pairs were searched from the start.
     hinted: bool,
+    /// The pairs that were.
+    from_start: Vec<Pair>,
     /// How many jobs of each pair are searched for.
     share: usize,
     looked: Option<Place>,
     rows: Option<Place>,
+}
+
+/// What claims have seen beside their candidates.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Jobs whose payload was not read.
+    pub(crate) large: Vec<JobId>,
+    /// Rows were skipped that others hold, or that are before a head.
+    pub(crate) skipped: bool,
+    /// Searches from the start.
+    pub(crate) looks: Vec<Look>,
 }
 
 /// Payloads up to this length come with their candidates.
@@ -241,7 +286,7 @@ const CANDIDATES: &str = concat!(
     ready_columns!(", CASE WHEN j.payload_bytes <= 65536 THEN j.payload END"),
     " FROM unnest($1::integer[], $2::integer[], $3::smallint[], $4::bigint[], $5::bigint[], \
      $6::bigint[]) AS pair (queue, kind, class, turn, due, id) CROSS JOIN LATERAL \
-     (SELECT * FROM ready r WHERE r.queue = pair.queue AND r.kind = pair.kind \
+     (SELECT * FROM ready r WHERE r.epoch >= 0 AND r.queue = pair.queue AND r.kind = pair.kind \
       AND (r.class, r.turn, r.due, r.id) > (pair.class, pair.turn, pair.due, pair.id) \
       ORDER BY r.class, r.turn, r.due, r.id LIMIT $7::bigint FOR UPDATE SKIP LOCKED) t \
      JOIN jobs j ON j.id = t.id"
@@ -249,7 +294,7 @@ const CANDIDATES: &str = concat!(
 const LOOKED: &str = "SELECT count(*) FROM unnest($1::integer[], $2::integer[], \
     $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[]) \
     AS pair (queue, kind, class, turn, due, id) CROSS JOIN LATERAL \
-    (SELECT 1 FROM ready r WHERE r.queue = pair.queue AND r.kind = pair.kind \
+    (SELECT 1 FROM ready r WHERE r.epoch >= 0 AND r.queue = pair.queue AND r.kind = pair.kind \
     AND (r.class, r.turn, r.due, r.id) > (pair.class, pair.turn, pair.due, pair.id) \
     ORDER BY r.class, r.turn, r.due, r.id LIMIT $7::bigint) t";
 
@@ -262,50 +307,59 @@ impl Claim {
         pairs: &[Pair],
         heads: Option<&Heads>,
     ) -> Self {
+        let mut from_start = Vec::new();
         if pairs.is_empty() {
-            return Self { hinted: false, share: 0, looked: None, rows: None };
+            return Self { hinted: false, from_start, share: 0, looked: None, rows: None };
         }
+        let now = Instant::now();
         let even = want.limit.div_ceil(pairs.len());
         let share = if pairs.len() == 1 || want.after.is_some() { want.limit } else { even + 2 };
         let mut starts = Starts::default();
         let mut hinted = false;
         for pair in pairs {
-            let head = heads.and_then(|heads| heads.behind(*pair));
+            let head = heads.and_then(|heads| heads.behind(*pair, now));
             hinted |= head.is_some();
+            if head.is_none() && want.after.is_none() {
+                from_start.push(*pair);
+            }
             starts.add(*pair, want.after.max(head));
         }
         let looked = Some(flight.add(LOOKED, starts.params(share)));
-        Self { hinted, share, looked, rows: Some(flight.add(CANDIDATES, starts.params(share))) }
+        let rows = Some(flight.add(CANDIDATES, starts.params(share)));
+        Self { hinted, from_start, share, looked, rows }
     }
 
-    /// The best-ranked candidates. `large` gets those whose payload was not read.
+    /// The best-ranked candidates.
     pub(crate) fn read(
         &self,
         names: &Names,
-        landed: &mut Landed,
+        returned: &mut FlightRows,
         want: &Want,
-        large: &mut Vec<JobId>,
-        skipped: &mut bool,
+        seen_by: &mut Seen,
     ) -> Found<Candidates> {
-        let rows = landed.take_of(self.rows);
-        let looked = landed.take_of(self.looked);
+        let rows = returned.take_of(self.rows);
+        let looked = returned.take_of(self.looked);
         let seen: i64 = looked.first().map(|row| get(row, 0)).transpose()?.unwrap_or(0);
         // Before the heads there may be more.
-        *skipped |= seen > count(rows.len()) || (self.hinted && rows.len() < want.limit);
+        seen_by.skipped |= seen > count(rows.len()) || (self.hinted && rows.len() < want.limit);
         let mut ranked: Vec<(Rank, &Row)> = Vec::with_capacity(rows.len());
         let mut end: Option<Rank> = None;
         let mut run: Option<(Pair, usize)> = None;
+        let mut firsts: BTreeMap<Pair, Rank> = BTreeMap::new();
         for row in &rows {
             let pair: Pair = (get(row, 3)?, get(row, 4)?);
             let length = run.filter(|run| run.0 == pair).map_or(1, |run| run.1 + 1);
             run = Some((pair, length));
             let rank = rank(row)?;
+            firsts.entry(pair).or_insert(rank);
             // Behind a share that is used up there may be a better one.
             if length == self.share {
                 end = Some(end.map_or(rank, |end| end.min(rank)));
             }
             ranked.push((rank, row));
         }
+        let look = |pair: &Pair| Look { pair: *pair, first: firsts.get(pair).copied() };
+        seen_by.looks.extend(self.from_start.iter().map(look));
         ranked.sort_unstable_by_key(|(rank, _)| *rank);
         ranked.retain(|(rank, _)| end.is_none_or(|end| *rank <= end));
         let mut found = Candidates::default();
@@ -321,7 +375,7 @@ impl Claim {
             let payload = match get::<Option<&str>>(row, MORE)? {
                 Some(text) => Payload::new(text).map_err(bad)?,
                 None if bytes as usize > SMALL_PAYLOAD => {
-                    large.push(job.id);
+                    seen_by.large.push(job.id);
                     Payload::null()
                 }
                 None => return Err(bad(format!("job {} has no payload", job.id))),
@@ -429,11 +483,12 @@ pub(crate) fn kinds_with_jobs(session: &mut Session, queue: i32) -> Found<BTreeS
     session.query(sql, params![queue])?.iter().map(|row| get(row, 0)).collect()
 }
 
-/// Counters in the order of the views, from this column on.
+/// Counters in the order of the views, from this column on, and the retrying jobs behind them.
 pub(crate) fn counts(row: &Row, from: usize) -> Found<Counts> {
+    let number = |at: usize| Found::Ok(u64::try_from(get::<i64>(row, from + at)?).unwrap_or(0));
     let mut counts = [0; View::ALL.len()];
     for (at, count) in counts.iter_mut().enumerate() {
-        *count = u64::try_from(get::<i64>(row, from + at)?).unwrap_or(0);
+        *count = number(at)?;
     }
-    Ok(Counts::new(counts))
+    Ok(Counts::new(counts).with_retrying(number(View::ALL.len())?))
 }

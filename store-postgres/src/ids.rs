@@ -17,8 +17,8 @@ pub(crate) struct IdStock {
 }
 
 const TAKE: &str = "SELECT nextval('ids') FROM generate_series(1, $1::bigint)";
-/// Whoever takes some at the same instant may get the same ids: then one of the two batches meets
-/// a row with that id, and is applied again.
+/// A process that takes some at the same instant may get the same ids: then one of the two batches
+/// meets a row with that id, and is applied again.
 const GIVE_BACK: &str = "SELECT setval('ids', $1::bigint, false) FROM ids WHERE last_value = $2";
 
 impl IdStock {

@@ -3,6 +3,9 @@
 //! SQL finds, holds and writes rows; `windlass_core::Apply` decides. A batch is two flights of
 //! pipelined statements on one connection, with its commit at the end of the second.
 //!
+//! In the book: [how to run it](../../book/POSTGRESQL.html), with URLs, rights and settings, and
+//! [what is promised](../../book/GUARANTEES.html#on-postgresql).
+//!
 //! ```no_run
 //! use windlass_core::store::{Batch, Store};
 //! use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
@@ -19,20 +22,26 @@
 
 mod answer;
 mod backoff;
+mod bulk;
 mod check;
+mod copy;
+mod details;
 mod doctor;
 mod error;
 mod figures;
 mod find;
+mod groups;
 mod heads;
 mod hook;
 mod ids;
+mod limited;
 mod list;
 mod locks;
 mod named;
 mod names;
 mod open;
 mod reader;
+mod rights;
 mod rows;
 mod session;
 mod size;
@@ -41,7 +50,9 @@ mod thin;
 mod tls;
 mod upkeep;
 mod url;
+mod vacuum;
 mod write;
+mod xmin;
 
 pub use check::PgMaintenance;
 pub use doctor::Finding;
@@ -49,3 +60,4 @@ pub use error::OpenError;
 pub use reader::PgReader;
 pub use store::{Clock, PgOptions, PgStore};
 pub use url::StoreUrl;
+pub use xmin::OldestXmin;

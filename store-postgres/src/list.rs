@@ -10,7 +10,6 @@ use windlass_core::store::{Cursor, Filter, Listing, Page};
 use windlass_core::{Job, JobId, View, Wall};
 use windlass_store_file::newest_of;
 
-use crate::error::TxError;
 use crate::names::{Pair, VERSION};
 use crate::reader::Reading;
 use crate::rows::{
@@ -45,9 +44,10 @@ pub(crate) fn list(
     if ready {
         flight.add("COMMIT", vec![]);
     }
-    let mut landed = reading.session.fly(flight, None)?;
-    check_version(reading, &landed.take(version))?;
-    if let Some(found) = chunk.read(reading, filter, &mut landed)? {
+    let mut returned = reading.session.fly(flight, None)?;
+    // Queues and kinds that are not known yet would be left out.
+    reading.check_version(&returned.take(version))?;
+    if let Some(found) = chunk.read(reading, filter, &mut returned)? {
         listing.add(found);
         if listing.wanted().is_none() {
             return Ok(listing.page());
@@ -66,12 +66,12 @@ fn in_steps(
     let mut listing = Listing::new(filter, after, limit);
     reading.session.run(BEGIN)?;
     let version = reading.session.query(VERSION, vec![])?;
-    check_version(reading, &version)?;
+    reading.check_version(&version)?;
     while let Some((after, rows)) = listing.wanted() {
         let mut flight = Flight::default();
         let chunk = Chunk::ask(&mut flight, reading, filter, after, rows);
-        let mut landed = reading.session.fly(flight, None)?;
-        let found = match chunk.read(reading, filter, &mut landed)? {
+        let mut returned = reading.session.fly(flight, None)?;
+        let found = match chunk.read(reading, filter, &mut returned)? {
             Some(found) => found,
             None => merged(reading, filter, after, rows)?,
         };
@@ -79,12 +79,6 @@ fn in_steps(
     }
     reading.session.run("COMMIT")?;
     Ok(listing.page())
-}
-
-/// Queues and kinds that are not known yet would be left out.
-fn check_version(reading: &Reading<'_>, rows: &[tokio_postgres::Row]) -> Found<()> {
-    let version: Option<i64> = rows.first().map(|row| get(row, 0)).transpose()?;
-    if version == reading.names.version { Ok(()) } else { Err(TxError::StaleNames) }
 }
 
 /// The next jobs behind a place by a filter's order: all that it includes, and perhaps others.
@@ -111,6 +105,9 @@ impl Chunk {
         }
         if let Some(key) = &filter.key {
             return found(flight.add(BY_KEY, params![key.as_str().to_owned()]));
+        }
+        if let Some(group) = filter.group {
+            return found(flight.add(OF_GROUP, params![group.0.to_vec(), at, id, limit]));
         }
         let narrow = filter.queue.is_some() || filter.kind.is_some();
         match filter.view {
@@ -155,15 +152,15 @@ impl Chunk {
         self,
         reading: &Reading<'_>,
         filter: &Filter,
-        landed: &mut crate::session::Landed,
+        returned: &mut crate::session::FlightRows,
     ) -> Found<Option<Vec<Job>>> {
         let Some(rows) = self.rows else { return Ok(None) };
-        let groups = landed.take_of(self.groups);
+        let groups = returned.take_of(self.groups);
         let groups: i64 = groups.first().map(|row| get(row, 0)).transpose()?.unwrap_or(0);
         if groups > count(FEW_LISTS) {
             return Ok(None);
         }
-        let mut jobs = jobs(reading.names, &landed.take(rows))?;
+        let mut jobs = jobs(reading.names, &returned.take(rows))?;
         jobs.sort_by_key(|job| std::cmp::Reverse(filter.place(job)));
         Ok(Some(jobs))
     }
@@ -294,17 +291,24 @@ const BY_KEY: &str = those_anywhere!("SELECT id FROM jobs WHERE idempotency_key 
 const ALL: &str =
     those_anywhere!("SELECT id FROM jobs WHERE id < $1::bigint ORDER BY id DESC LIMIT $2");
 const LEASED: &str = those!(
-    "SELECT id FROM leased WHERE (lease_until, id) < ($1::bigint, $2::bigint) \
+    "SELECT id FROM leased WHERE epoch >= 0 AND (lease_until, id) < ($1::bigint, $2::bigint) \
      ORDER BY lease_until DESC, id DESC LIMIT $3",
     select_leased!()
 );
 const SCHEDULED: &str = those!(
-    "SELECT id FROM scheduled WHERE (run_at, id) < ($1::bigint, $2::bigint) \
+    "SELECT id FROM scheduled WHERE epoch >= 0 AND (run_at, id) < ($1::bigint, $2::bigint) \
      ORDER BY run_at DESC, id DESC LIMIT $3",
     select_scheduled!()
 );
 const DONE: &str = those!(
     "SELECT id FROM done WHERE view = $1::smallint \
+     AND (finished_at, id) < ($2::bigint, $3::bigint) \
+     ORDER BY finished_at DESC, id DESC LIMIT $4",
+    select_done!()
+);
+
+const OF_GROUP: &str = those!(
+    "SELECT id FROM done WHERE error_group = $1::bytea \
      AND (finished_at, id) < ($2::bigint, $3::bigint) \
      ORDER BY finished_at DESC, id DESC LIMIT $4",
     select_done!()
@@ -338,7 +342,8 @@ const SCHEDULED_OF_PAIRS: &str = those!(
     of_pairs!(
         "scheduled",
         "r.run_at",
-        "AND (r.run_at, r.id) < ($3::bigint, $4::bigint) ORDER BY r.run_at DESC, r.id DESC LIMIT ",
+        "AND r.epoch >= 0 AND (r.run_at, r.id) < ($3::bigint, $4::bigint) \
+         ORDER BY r.run_at DESC, r.id DESC LIMIT ",
         "$5::bigint"
     ),
     select_scheduled!()
@@ -360,11 +365,13 @@ macro_rules! groups {
         "SELECT pair.queue, pair.kind, heads.class, heads.turn \
          FROM unnest($1::integer[], $2::integer[]) AS pair (queue, kind) CROSS JOIN LATERAL \
          (WITH RECURSIVE head AS ( \
-             (SELECT class, turn FROM ready r WHERE r.queue = pair.queue AND r.kind = pair.kind \
+             (SELECT class, turn FROM ready r WHERE r.epoch >= 0 \
+              AND r.queue = pair.queue AND r.kind = pair.kind \
               ORDER BY class, turn, due, id LIMIT 1) \
              UNION ALL \
              SELECT next.class, next.turn FROM head CROSS JOIN LATERAL \
-             (SELECT class, turn FROM ready r WHERE r.queue = pair.queue AND r.kind = pair.kind \
+             (SELECT class, turn FROM ready r WHERE r.epoch >= 0 \
+              AND r.queue = pair.queue AND r.kind = pair.kind \
               AND (r.class, r.turn) > (head.class, head.turn) \
               ORDER BY class, turn, due, id LIMIT 1) next) \
          SELECT class, turn FROM head) heads"
@@ -379,19 +386,22 @@ const READY_OF_GROUPS: &str = those!(
         "SELECT one.due, one.id FROM (",
         groups!(),
         " LIMIT $3::bigint) AS head_of CROSS JOIN LATERAL (SELECT r.due, r.id FROM ready r \
-         WHERE r.queue = head_of.queue AND r.kind = head_of.kind AND r.class = head_of.class \
+         WHERE r.epoch >= 0 AND r.queue = head_of.queue AND r.kind = head_of.kind \
+         AND r.class = head_of.class \
          AND r.turn = head_of.turn AND (r.due, r.id) < ($4::bigint, $5::bigint) \
          ORDER BY r.due DESC, r.id DESC LIMIT $6::bigint) AS one \
          ORDER BY one.due DESC, one.id DESC LIMIT $6::bigint"
     ),
     select_ready!()
 );
-const READY_OF_GROUP: &str = "SELECT due, id FROM ready WHERE queue = $1 AND kind = $2 \
-    AND class = $3 AND turn = $4 AND (due, id) < ($5::bigint, $6::bigint) \
+const READY_OF_GROUP: &str = "SELECT due, id FROM ready WHERE epoch >= 0 \
+    AND queue = $1 AND kind = $2 AND class = $3 AND turn = $4 \
+    AND (due, id) < ($5::bigint, $6::bigint) \
     ORDER BY due DESC, id DESC LIMIT $7";
 const OF_PAIR: &str = "SELECT 0::bigint, id FROM jobs WHERE queue = $1 AND kind = $2 AND id < $3 \
     ORDER BY id DESC LIMIT $4";
-const SCHEDULED_OF_PAIR: &str = "SELECT run_at, id FROM scheduled WHERE queue = $1 AND kind = $2 \
+const SCHEDULED_OF_PAIR: &str = "SELECT run_at, id FROM scheduled WHERE epoch >= 0 \
+    AND queue = $1 AND kind = $2 \
     AND (run_at, id) < ($3::bigint, $4::bigint) ORDER BY run_at DESC, id DESC LIMIT $5";
 const DONE_OF_PAIR: &str = "SELECT finished_at, id FROM done WHERE queue = $1 AND kind = $2 \
     AND view = $3 AND (finished_at, id) < ($4::bigint, $5::bigint) \

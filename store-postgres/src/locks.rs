@@ -3,7 +3,7 @@
 //! A number has the schema in its upper half, what is locked in four bits, and which one of these
 //! in the rest. Two that share a number wait for each other, and nothing worse happens.
 
-use windlass_core::ProcessId;
+use windlass_core::{GroupId, ProcessId};
 
 /// The locks of one store.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ impl LockIds {
         self.id(0, 0)
     }
 
-    /// Held by each transaction of a process: who gets it knows that none is open.
+    /// Held by each transaction of a process: a session that gets it knows that none is open.
     pub(crate) fn process(self, process: ProcessId) -> i64 {
         self.id(1, i64::from(hash(&process.0.to_le_bytes())))
     }
@@ -56,6 +56,21 @@ impl LockIds {
     /// Held alone by a batch that folds figures.
     pub(crate) fn figures(self) -> i64 {
         self.id(6, 0)
+    }
+
+    /// Held alone by a batch that counts in an error group.
+    pub(crate) fn group(self, group: GroupId) -> i64 {
+        self.id(8, i64::from(hash(&group.0)))
+    }
+
+    /// Held alone by a batch that changes bulk actions.
+    pub(crate) fn bulk(self) -> i64 {
+        self.id(9, 0)
+    }
+
+    /// Shared by the nodes that listen to hints, for as long as they do.
+    pub(crate) fn listening(self) -> i64 {
+        self.id(10, 0)
     }
 
     /// Held by the one node that does the housekeeping.

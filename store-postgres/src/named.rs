@@ -13,7 +13,7 @@ use crate::names::Names;
 use crate::rows::{
     get, id_codes, job, job_id, select_done, select_leased, select_ready, select_scheduled,
 };
-use crate::session::{Flight, Found, Landed, Place, params};
+use crate::session::{Flight, FlightRows, Found, Place, params};
 
 /// How often a job that exists is looked for.
 pub(crate) const TRIES: usize = 8;
@@ -64,10 +64,14 @@ pub(crate) fn ask_everywhere(flight: &mut Flight, ids: &[JobId]) -> Places {
 }
 
 impl Places {
-    pub(crate) fn read(&self, names: &Names, landed: &mut Landed) -> Found<BTreeMap<JobId, Job>> {
+    pub(crate) fn read(
+        &self,
+        names: &Names,
+        returned: &mut FlightRows,
+    ) -> Found<BTreeMap<JobId, Job>> {
         let mut found = BTreeMap::new();
         for place in &self.tables {
-            for row in landed.take(*place) {
+            for row in returned.take(*place) {
                 let job = job(names, &row)?;
                 found.insert(job.id, job);
             }
@@ -75,8 +79,8 @@ impl Places {
         Ok(found)
     }
 
-    /// Those that exist.
-    pub(crate) fn existing(&self, landed: &mut Landed) -> Found<BTreeSet<JobId>> {
-        landed.take_of(self.exist).iter().map(|row| job_id(get(row, 0)?)).collect()
+    /// The ids of the asked jobs that are stored.
+    pub(crate) fn existing(&self, returned: &mut FlightRows) -> Found<BTreeSet<JobId>> {
+        returned.take_of(self.exist).iter().map(|row| job_id(get(row, 0)?)).collect()
     }
 }

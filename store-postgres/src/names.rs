@@ -1,20 +1,24 @@
 //! Queues with their settings, kinds, retry policies and pairs of queue and kind, by number: a copy
 //! that is valid as long as its version is that of the store.
 //!
-//! Numbers never change. Whoever changes a queue or adds a queue, a kind or a pair holds the lock
-//! of the names alone and raises the version; all other batches share that lock.
+//! Numbers never change. A batch that changes a queue or adds a queue, a kind or a pair, or marks
+//! the store as moved, and a migration of the schema, hold the lock of the names alone and raise
+//! the version; all other batches share that lock. So a batch whose names are of the current
+//! version is of the current schema too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::Row;
+use windlass_core::store::{SEAL, Seal};
 use windlass_core::{
-    JobTimeout, Kind, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Queue, QueueName,
-    QueueSettings, RetryPolicy,
+    JobTimeout, Kind, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Pause, Queue, QueueName,
+    QueueSettings, RetryPolicy, Wall,
 };
 
 use crate::error::TxError;
+use crate::open::newest;
 use crate::rows::{bad, get, optional};
-use crate::session::{Flight, Found, Landed, Place, Session};
+use crate::session::{Flight, FlightRows, Found, Place, Session, params};
 
 /// What was read of the names.
 #[derive(Debug, Default)]
@@ -28,20 +32,28 @@ pub(crate) struct Names {
     retries: BTreeMap<i32, RetryPolicy>,
     retry_ids: BTreeMap<RetryKey, i32>,
     pairs: BTreeSet<Pair>,
+    /// The mark of the store, which changes with the names.
+    pub(crate) seal: Option<Seal>,
 }
 
 /// A queue and a kind, by number.
 pub(crate) type Pair = (i32, i32);
 pub(crate) type RetryKey = [i64; 5];
 
+/// The number of the schema.
+pub(crate) const SCHEMA: &str = "SELECT value FROM meta WHERE key = 'schema'";
 /// The version of the names.
 pub(crate) const VERSION: &str = "SELECT value FROM meta WHERE key = 'names'";
 
 impl Names {
-    /// Reads all names from one state.
+    /// Reads all names from one state, whose schema must be the one that is known here.
     pub(crate) fn load(session: &mut Session) -> Found<Self> {
         let mut flight = Flight::default();
         flight.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", vec![]);
+        let schema = flight.add(SCHEMA, vec![]);
+        // Before the other tables are named: in another schema they may be different.
+        check_schema(&session.fly(flight, None)?.take(schema))?;
+        let mut flight = Flight::default();
         let places = Places::ask(&mut flight);
         flight.add("COMMIT", vec![]);
         places.read(&mut session.fly(flight, None)?)
@@ -68,11 +80,14 @@ impl Names {
             retry: retry.map(|id| self.retry(id)).transpose()?,
         };
         let name = QueueName::new(get(row, 1)?).map_err(bad)?;
-        Ok(Queue { name, paused: get(row, 2)?, settings })
+        let (at, by): (Option<i64>, Option<&str>) = (get(row, 9)?, get(row, 10)?);
+        let pause = Pause { at: at.map(Wall::new), by: by.map(Into::into) };
+        let paused = get::<bool>(row, 2)?.then_some(pause);
+        Ok(Queue { name, paused, settings })
     }
 
     /// Has them read again before they are used next.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn invalidate(&mut self) {
         self.version = None;
     }
 
@@ -151,6 +166,12 @@ impl Names {
     }
 }
 
+/// Refuses a schema that is not the one known here, which a row of [`SCHEMA`] tells.
+pub(crate) fn check_schema(rows: &[Row]) -> Found<()> {
+    let found: i64 = rows.first().map(|row| get(row, 0)).transpose()?.unwrap_or(0);
+    if found == newest() { Ok(()) } else { Err(TxError::OtherSchema { found, known: newest() }) }
+}
+
 /// The places of the names in a flight.
 struct Places {
     version: Place,
@@ -158,6 +179,7 @@ struct Places {
     kinds: Place,
     queues: Place,
     pairs: Place,
+    seal: Place,
 }
 
 impl Places {
@@ -169,18 +191,19 @@ impl Places {
             kinds: flight.add("SELECT id, name FROM kinds", vec![]),
             queues: flight.add(
                 "SELECT id, name, paused, max_queued, concurrency, visibility_timeout, \
-                 max_retries, timeout, retry FROM queues",
+                 max_retries, timeout, retry, paused_at, paused_by FROM queues",
                 vec![],
             ),
             pairs: flight.add("SELECT queue, kind FROM pairs", vec![]),
+            seal: flight.add(MARK, params![SEAL.to_owned()]),
         }
     }
 
-    fn read(self, landed: &mut Landed) -> Found<Names> {
+    fn read(self, returned: &mut FlightRows) -> Found<Names> {
         let mut names = Names::default();
-        let version = landed.take(self.version);
+        let version = returned.take(self.version);
         names.version = version.first().map(|row| get(row, 0)).transpose()?;
-        for row in landed.take(self.retries) {
+        for row in returned.take(self.retries) {
             let mut key: RetryKey = [0; 5];
             for (at, part) in key.iter_mut().enumerate() {
                 *part = get(&row, at + 1)?;
@@ -190,22 +213,27 @@ impl Places {
             names.retries.insert(get(&row, 0)?, policy);
             names.retry_ids.insert(key, get(&row, 0)?);
         }
-        for row in landed.take(self.kinds) {
+        for row in returned.take(self.kinds) {
             let kind = Kind::new(get(&row, 1)?).map_err(bad)?;
             names.kind_ids.insert(kind.clone(), get(&row, 0)?);
             names.kinds.insert(get(&row, 0)?, kind);
         }
-        for row in landed.take(self.queues) {
+        for row in returned.take(self.queues) {
             let queue = names.queue_of(&row)?;
             names.queue_ids.insert(queue.name.clone(), get(&row, 0)?);
             names.queues.insert(get(&row, 0)?, queue);
         }
-        for row in landed.take(self.pairs) {
+        for row in returned.take(self.pairs) {
             names.pairs.insert((get(&row, 0)?, get(&row, 1)?));
+        }
+        for row in returned.take(self.seal) {
+            names.seal = Some(Seal::parse(get(&row, 0)?));
         }
         Ok(names)
     }
 }
+
+const MARK: &str = "SELECT value FROM settings WHERE key = $1::text";
 
 pub(crate) fn retry_key(policy: RetryPolicy) -> RetryKey {
     policy.to_stored().map(u64::cast_signed)

@@ -10,16 +10,27 @@ use tokio_postgres::{AsyncMessage, Client, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::{OpenError, TxError, chain};
+use crate::groups;
 use crate::locks::LockIds;
 use crate::rows::{count, get};
 use crate::session::{Found, IoRuntime, Session, params, within};
+use crate::upkeep;
 use crate::url::{DIRECT, StoreUrl};
 
 /// The schema, one file per step.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_first.sql")];
+const MIGRATIONS: [&str; 6] = [
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_error_groups.sql"),
+    include_str!("migrations/0003_bulk.sql"),
+    include_str!("migrations/0004_seek_by_id.sql"),
+    include_str!("migrations/0005_status.sql"),
+    include_str!("migrations/0006_vacuum.sql"),
+];
+/// The step with which dead letters are grouped.
+const GROUPED: i64 = 2;
 
 /// The number of the newest schema.
-fn newest() -> i64 {
+pub(crate) fn newest() -> i64 {
     count(MIGRATIONS.len())
 }
 
@@ -121,24 +132,38 @@ impl Opener {
     /// A connection for hints and for the upkeep of tables, within a runtime.
     pub(crate) async fn side(&self) -> Result<Side, OpenError> {
         let (client, mut connection) = self.dial().await?;
-        let (heard, hints) = unbounded_channel();
+        let (sender, hints) = unbounded_channel();
         tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
                 if let AsyncMessage::Notification(hint) = message {
                     // The other end goes with the connection.
-                    let _ = heard.send(hint.payload().parse().unwrap_or_default());
+                    let _ = sender.send(hint.payload().parse().unwrap_or_default());
                 }
             }
         });
         let mut side = Side { client, pid: 0, hints, deadline: self.deadline };
         let schema = &self.url.schema;
-        let set = format!("SET search_path = {schema}; SET lock_timeout = '1s'");
+        // A node that stops or vanishes gives up what it holds, whether its connection ends or not.
+        let idle = self.side_idle().as_millis();
+        let (transaction, check) = (self.deadline / 3, self.deadline / 2);
+        let (transaction, check) = (transaction.as_millis().max(1), check.as_millis().max(1));
+        let set = format!(
+            "SET search_path = {schema}; SET lock_timeout = '1s'; \
+             SET idle_session_timeout = {idle}; \
+             SET idle_in_transaction_session_timeout = {transaction}; \
+             SET client_connection_check_interval = {check}"
+        );
         let refused = |error: TxError| self.refused(&error);
         side.run(&set).await.map_err(refused)?;
         let rows = side.query("SELECT pg_backend_pid()", &[]).await.map_err(refused)?;
         let pid = rows.first().map(|row| get(row, 0)).transpose().map_err(refused)?;
         side.pid = pid.unwrap_or_default();
         Ok(side)
+    }
+
+    /// How long a connection beside may be without a statement; it has some in every round.
+    fn side_idle(&self) -> Duration {
+        (self.deadline * 2).max(upkeep::ROUND * 3)
     }
 
     /// The settings of every connection. Statements are made to seek, so the planner is kept from
@@ -161,7 +186,9 @@ impl Opener {
         Ok(())
     }
 
-    /// Checks that what the server acknowledges is durable. Returns whether standbys have it too.
+    /// Checks that what the server acknowledges is on its disk. Returns whether it is on that of a
+    /// standby too: with `remote_write` a standby has only written it, and with `local` no standby
+    /// is waited for.
     pub(crate) fn check(&self, session: &mut Session) -> Result<bool, OpenError> {
         let sql = "SELECT name, setting, source || coalesce(' ' || sourcefile || ':' || \
                    sourceline, '') FROM pg_settings WHERE name = ANY($1)";
@@ -179,7 +206,7 @@ impl Opener {
         }
         let sql = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool, \
                    current_setting('synchronous_standby_names') <> '' AND \
-                   current_setting('synchronous_commit') <> 'local', \
+                   current_setting('synchronous_commit') IN ('on', 'remote_apply'), \
                    current_setting($1, true) IS NOT NULL";
         let rows = session.query(sql, params![DIRECT]).map_err(|error| self.refused(&error))?;
         let flag = |at| match rows.first() {
@@ -273,7 +300,9 @@ impl Opener {
             locks.migration()
         );
         session.run_long(&begin, MIGRATION_LIMIT).map_err(refused)?;
-        let done = self.migrate_alone(session);
+        session.wait_for(MIGRATION_LIMIT);
+        let done = self.migrate_alone(session, locks);
+        session.wait_for(self.deadline);
         match done {
             Ok(()) => session.run("COMMIT").map_err(refused),
             Err(error) => {
@@ -284,9 +313,16 @@ impl Opener {
         }
     }
 
-    fn migrate_alone(&self, session: &mut Session) -> Result<(), OpenError> {
+    /// Runs the steps that are missing, with no batch open at any node. The version of the names is
+    /// raised with them, so that the next batch of each node checks the schema.
+    fn migrate_alone(&self, session: &mut Session, locks: LockIds) -> Result<(), OpenError> {
         let refused = |error: TxError| self.refused(&error);
         let found = self.version(session)?;
+        if found == newest() {
+            return Ok(());
+        }
+        let alone = format!("SELECT pg_advisory_xact_lock({})", locks.names());
+        session.run(&alone).map_err(refused)?;
         if found == 0 {
             let make = format!("CREATE SCHEMA IF NOT EXISTS {}", self.url.schema);
             let exists = session.query(
@@ -299,11 +335,16 @@ impl Opener {
         }
         let steps = MIGRATIONS.iter().zip(1_i64..).filter(|(_, number)| *number > found);
         for (sql, number) in steps {
-            session.run_long(sql, MIGRATION_LIMIT).map_err(refused)?;
+            session.run(sql).map_err(refused)?;
             let note = format!("UPDATE meta SET value = {number} WHERE key = 'schema'");
             session.run(&note).map_err(refused)?;
         }
-        Ok(())
+        // Behind the last step: it reads names, in the columns of the newest schema.
+        if found < GROUPED {
+            groups::regroup(session).map_err(refused)?;
+        }
+        let raise = "UPDATE meta SET value = value + 1 WHERE key = 'names'";
+        session.run(raise).map_err(refused)
     }
 
     pub(crate) fn refused(&self, error: &TxError) -> OpenError {

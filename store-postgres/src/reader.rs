@@ -1,30 +1,31 @@
 //! Reads of committed states, on connections of their own. Each call sees one state.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_postgres::Row;
 use windlass_core::store::{
-    Cause, Cursor, Dump, FigureRange, FigureRow, Filter, Instance, JobDetail, Marker, Page, Reader,
-    StoreError, Worker, WorkerKind, WorkerRow,
+    BulkRow, Cause, CopyPlace, CopyRows, Cursor, Dump, FigureRange, FigureRow, Filter, Instance,
+    JobDetail, Marker, Page, PageSize, Reader, StoreError, Worker, WorkerKind, WorkerRow,
 };
 use windlass_core::{
-    Attempt, AttemptOutcome, Counts, Demand, Epoch, Excerpt, Job, JobId, KeyRecord, Kind, Millis,
-    Payload, QueueName, QueueRow, SettingKey, SettingValue, Wall, WorkerId,
+    Attempt, AttemptOutcome, Counts, Demand, Epoch, GroupId, GroupRow, JobId, KeyRecord, Kind,
+    Millis, QueueName, QueueRow, SettingKey, SettingValue, Wall, WorkerId,
 };
 
+use crate::bulk;
+use crate::copy;
+use crate::details::Details;
 use crate::error::TxError;
 use crate::figures;
-use crate::find::{counts, key_record};
+use crate::find::{NOW, counts, key_record};
+use crate::groups;
 use crate::list::list;
-use crate::names::Names;
+use crate::names::{Names, VERSION};
 use crate::open::Opener;
-use crate::rows::{
-    bad, code_of, excerpt, get, id_code, id_codes, job_id, jobs, select_done, select_leased,
-    select_ready, select_scheduled,
-};
-use crate::session::{Flight, Found, Landed, Place, Session, params};
-use crate::store::read_marker;
+use crate::rows::{bad, code_of, excerpt, get, id_code, job_id};
+use crate::session::{Flight, Found, Param, Session, params};
+use crate::store::{Clock, read_marker};
 
 /// How many idle connections are kept.
 const POOLED: usize = 4;
@@ -35,18 +36,25 @@ const TRIES: u32 = 5;
 #[derive(Debug)]
 pub(crate) struct Pool {
     opener: Opener,
+    clock: Clock,
     idle: Mutex<Vec<Session>>,
+    /// The latest that a reader has read.
+    names: Mutex<Arc<Names>>,
 }
 
 impl Pool {
-    pub(crate) fn new(opener: Opener) -> Arc<Self> {
-        Arc::new(Self { opener, idle: Mutex::new(Vec::new()) })
+    pub(crate) fn new(opener: Opener, clock: Clock) -> Arc<Self> {
+        Arc::new(Self { opener, clock, idle: Mutex::default(), names: Mutex::default() })
     }
 
     pub(crate) fn reader(self: &Arc<Self>) -> PgReader {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let session = idle.filter(|session| !session.is_closed());
-        PgReader { pool: Arc::clone(self), session, names: Names::default() }
+        PgReader { pool: Arc::clone(self), session, names: Arc::clone(&self.names()) }
+    }
+
+    fn names(&self) -> MutexGuard<'_, Arc<Names>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn opener(&self) -> &Opener {
@@ -65,7 +73,7 @@ pub struct PgReader {
     pool: Arc<Pool>,
     /// Made when it is needed.
     session: Option<Session>,
-    names: Names,
+    names: Arc<Names>,
 }
 
 impl Drop for PgReader {
@@ -83,6 +91,25 @@ pub(crate) struct Reading<'r> {
     pub(crate) names: &'r Names,
 }
 
+impl Reading<'_> {
+    /// Runs one statement whose meaning depends on the names.
+    fn query(&mut self, sql: &'static str, params: Vec<Param>) -> Found<Vec<Row>> {
+        let mut flight = Flight::default();
+        let rows = flight.add(sql, params);
+        // Behind the rows: if it is the same now, it was the same then.
+        let version = flight.add(VERSION, vec![]);
+        let mut returned = self.session.fly(flight, None)?;
+        self.check_version(&returned.take(version))?;
+        Ok(returned.take(rows))
+    }
+
+    /// Refuses names that are not those of the store any more. `rows` is the answer to [`VERSION`].
+    pub(crate) fn check_version(&self, rows: &[Row]) -> Found<()> {
+        let version: Option<i64> = rows.first().map(|row| get(row, 0)).transpose()?;
+        if version == self.names.version { Ok(()) } else { Err(TxError::StaleNames) }
+    }
+}
+
 impl PgReader {
     /// Runs reads; again where names have changed under them, and once more where an idle
     /// connection turns out to be lost.
@@ -98,9 +125,10 @@ impl PgReader {
                 Err(error) => error?,
             };
             tried += 1;
+            self.names = Arc::default();
             // A transaction may be open.
-            self.session = None;
-            self.names.forget();
+            let stale = matches!(error, TxError::StaleNames);
+            self.session.take_if(|session| !stale || session.run("ROLLBACK").is_err());
             let again = match &error {
                 TxError::StaleNames => tried < TRIES,
                 TxError::Lost(_) => was_idle,
@@ -125,22 +153,33 @@ impl PgReader {
             return Err(Err(StoreError::Busy(Cause::new("there is no connection"))));
         };
         if self.names.version.is_none() {
-            self.names = Names::load(session).map_err(Ok)?;
+            self.names = Arc::new(Names::load(session).map_err(Ok)?);
+            *self.pool.names() = Arc::clone(&self.names);
         }
         read(&mut Reading { session, names: &self.names }).map_err(Ok)
     }
 }
 
 impl Reader for PgReader {
+    fn now(&mut self, own: Wall) -> Result<Wall, StoreError> {
+        if self.pool.clock == Clock::Caller {
+            return Ok(own);
+        }
+        self.read(|reading| {
+            let rows = reading.session.query(NOW, vec![])?;
+            Ok(rows.first().map(|row| get(row, 0)).transpose()?.map_or(own, Wall::new))
+        })
+    }
+
     fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, StoreError> {
         self.read(|reading| {
             let mut flight = Flight::default();
             flight.add(BEGIN, vec![]);
             let places = Details::ask(&mut flight, Some(ids));
             flight.add("COMMIT", vec![]);
-            let mut landed = reading.session.fly(flight, None)?;
+            let mut returned = reading.session.fly(flight, None)?;
             let mut found = BTreeMap::new();
-            for detail in places.read(reading.names, &mut landed)? {
+            for detail in places.read(reading.names, &mut returned)? {
                 found.insert(detail.job.id, detail);
             }
             Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
@@ -153,36 +192,31 @@ impl Reader for PgReader {
         after: Option<Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        // Filters name queues and kinds: those of an earlier call may be old.
-        self.names.forget();
         self.read(|reading| list(reading, filter, after, limit))
     }
 
     fn queues(&mut self) -> Result<Vec<QueueRow>, StoreError> {
-        // Queues are read with the names: those of an earlier call may be old.
-        self.names.forget();
         self.read(|reading| {
-            let rows = reading.session.query(ALL_COUNTS, vec![])?;
+            let rows = reading.query(ALL_COUNTS, vec![])?;
             queue_rows(reading.names, &rows)
         })
     }
 
     fn queue(&mut self, name: &QueueName) -> Result<Option<QueueRow>, StoreError> {
-        self.names.forget();
         self.read(|reading| {
-            let Some(id) = reading.names.queue_id(name) else { return Ok(None) };
-            let rows = reading.session.query(QUEUE_COUNTS, params![id])?;
+            let id = reading.names.queue_id(name);
+            let rows = reading.query(QUEUE_COUNTS, params![id])?;
             let rows = queue_rows(reading.names, &rows)?;
             Ok(rows.into_iter().find(|row| row.queue.name == *name))
         })
     }
 
     fn oldest_ready(&mut self, queue: &QueueName) -> Result<Option<Wall>, StoreError> {
-        self.names.forget();
         self.read(|reading| {
-            let Some(id) = reading.names.queue_id(queue) else { return Ok(None) };
-            let kinds: Vec<i32> = reading.names.pairs_of(id).map(|(_, kind)| kind).collect();
-            let rows = reading.session.query(OLDEST_READY, params![id, kinds])?;
+            let id = reading.names.queue_id(queue);
+            let pairs = id.into_iter().flat_map(|id| reading.names.pairs_of(id));
+            let kinds: Vec<i32> = pairs.map(|(_, kind)| kind).collect();
+            let rows = reading.query(OLDEST_READY, params![id, kinds])?;
             let oldest: Option<i64> = rows.first().map(|row| get(row, 0)).transpose()?.flatten();
             Ok(oldest.map(Wall::new))
         })
@@ -190,7 +224,7 @@ impl Reader for PgReader {
 
     fn next_due(&mut self) -> Result<Option<Wall>, StoreError> {
         self.read(|reading| {
-            let sql = "SELECT run_at FROM scheduled ORDER BY run_at, id LIMIT 1";
+            let sql = "SELECT run_at FROM scheduled WHERE epoch >= 0 ORDER BY run_at, id LIMIT 1";
             let rows = reading.session.query(sql, vec![])?;
             Ok(rows.first().map(|row| get(row, 0)).transpose()?.map(Wall::new))
         })
@@ -206,9 +240,17 @@ impl Reader for PgReader {
             flight.add(BEGIN, vec![]);
             let places = (flight.add(WORKERS, vec![]), flight.add(HOLDERS, vec![]));
             flight.add("COMMIT", vec![]);
-            let mut landed = reading.session.fly(flight, None)?;
-            workers(&landed.take(places.0), &landed.take(places.1))
+            let mut returned = reading.session.fly(flight, None)?;
+            workers(&returned.take(places.0), &returned.take(places.1))
         })
+    }
+
+    fn error_groups(&mut self) -> Result<Vec<GroupRow>, StoreError> {
+        self.read(|reading| groups::rows(&reading.session.query(groups::ALL, vec![])?))
+    }
+
+    fn error_group(&mut self, id: GroupId) -> Result<Option<GroupRow>, StoreError> {
+        self.read(|reading| groups::one(reading.session, id))
     }
 
     fn settings(&mut self) -> Result<Vec<(SettingKey, SettingValue)>, StoreError> {
@@ -219,18 +261,25 @@ impl Reader for PgReader {
         self.read(|reading| figures::within(reading.session, ranges))
     }
 
+    fn bulk(&mut self) -> Result<Vec<BulkRow>, StoreError> {
+        self.read(|reading| bulk::rows(&reading.session.query(bulk::ALL, vec![])?))
+    }
+
+    fn copy_page(&mut self, after: &CopyPlace, size: PageSize) -> Result<CopyRows, StoreError> {
+        self.read(|reading| copy::page(reading, after, size))
+    }
+
     fn dump(&mut self) -> Result<Dump, StoreError> {
-        self.names.forget();
         self.read(dump)
     }
 }
 
-const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+pub(crate) const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 fn dump(reading: &mut Reading<'_>) -> Found<Dump> {
     let mut flight = Flight::default();
     flight.add(BEGIN, vec![]);
-    let version = flight.add(crate::names::VERSION, vec![]);
+    let version = flight.add(VERSION, vec![]);
     let details = Details::ask(&mut flight, None);
     let counts = flight.add(ALL_COUNTS, vec![]);
     let keys = "SELECT key, job, request, created_at, orphan_until FROM keys ORDER BY key";
@@ -240,120 +289,40 @@ fn dump(reading: &mut Reading<'_>) -> Found<Dump> {
     let all_settings = flight.add(SETTINGS, vec![]);
     let markers = flight.add("SELECT process, seq, at FROM markers", vec![]);
     let all_figures = flight.add(figures::ALL, vec![]);
+    let all_groups = flight.add(groups::ALL, vec![]);
+    let all_bulk = flight.add(bulk::ALL, vec![]);
     let last_id = flight.add(LAST_ID, vec![]);
     flight.add("COMMIT", vec![]);
-    let mut landed = reading.session.fly(flight, None)?;
-    let version = landed.take(version);
-    let version: Option<i64> = version.first().map(|row| get(row, 0)).transpose()?;
-    if version != reading.names.version {
-        return Err(TxError::StaleNames);
-    }
-    let jobs = details.read(reading.names, &mut landed)?;
-    let keys: Found<Vec<KeyRecord>> = landed.take(keys).iter().map(key_record).collect();
-    let markers: Found<Vec<Marker>> = landed.take(markers).iter().map(read_marker).collect();
+    let mut returned = reading.session.fly(flight, None)?;
+    reading.check_version(&returned.take(version))?;
+    let jobs = details.read(reading.names, &mut returned)?;
+    let keys: Found<Vec<KeyRecord>> = returned.take(keys).iter().map(key_record).collect();
+    let markers: Found<Vec<Marker>> = returned.take(markers).iter().map(read_marker).collect();
     let mut markers = markers?;
     markers.sort_by_key(|marker| marker.batch.process);
-    let last_id = landed.take(last_id);
-    let last_id: i64 = last_id.first().map(|row| get(row, 0)).transpose()?.unwrap_or(0);
     Ok(Dump {
-        next_id: job_id(last_id.saturating_add(1))?,
+        next_id: next_id(&returned.take(last_id))?,
         jobs,
-        queues: queue_rows(reading.names, &landed.take(counts))?,
+        queues: queue_rows(reading.names, &returned.take(counts))?,
         keys: keys?,
-        attempts: attempts(&landed.take(all_attempts))?,
-        workers: workers(&landed.take(all_workers), &landed.take(holders))?,
-        settings: settings(&landed.take(all_settings))?,
+        attempts: attempts(&returned.take(all_attempts))?,
+        workers: workers(&returned.take(all_workers), &returned.take(holders))?,
+        settings: settings(&returned.take(all_settings))?,
         markers,
-        figures: figures::rows(&landed.take(all_figures))?,
+        figures: figures::rows(&returned.take(all_figures))?,
+        groups: groups::rows(&returned.take(all_groups))?,
+        bulk: bulk::rows(&returned.take(all_bulk))?,
     })
 }
 
-/// The places of jobs and what is kept beside them in a flight.
-struct Details {
-    jobs: Vec<Place>,
-    texts: [Place; 3],
-    errors: Place,
-}
-
-impl Details {
-    /// Asks for these jobs, or for all.
-    fn ask(flight: &mut Flight, ids: Option<&[JobId]>) -> Self {
-        let mut ask = |all: &'static str, some: &'static str| match ids {
-            None => flight.add(all, vec![]),
-            Some(ids) => flight.add(some, params![id_codes(ids)]),
-        };
-        Self {
-            jobs: vec![
-                ask(select_ready!(), of_ids!(select_ready!(), "t.id")),
-                ask(select_scheduled!(), of_ids!(select_scheduled!(), "t.id")),
-                ask(select_leased!(), of_ids!(select_leased!(), "t.id")),
-                ask(select_done!(), of_ids!(select_done!(), "t.id")),
-            ],
-            texts: [
-                ask("SELECT id, payload FROM jobs", crate::find::PAYLOADS),
-                ask(
-                    "SELECT job, text FROM results",
-                    of_ids!("SELECT job, text FROM results ", "job"),
-                ),
-                ask(
-                    "SELECT job, text FROM progress",
-                    of_ids!("SELECT job, text FROM progress ", "job"),
-                ),
-            ],
-            errors: ask(
-                "SELECT job, text, cut FROM errors",
-                of_ids!("SELECT job, text, cut FROM errors ", "job"),
-            ),
-        }
-    }
-
-    /// The jobs with what is kept beside them, by id.
-    fn read(self, names: &Names, landed: &mut Landed) -> Found<Vec<JobDetail>> {
-        let mut rows: Vec<Job> = Vec::new();
-        for place in self.jobs {
-            rows.append(&mut jobs(names, &landed.take(place))?);
-        }
-        rows.sort_by_key(|job| job.id);
-        let [mut payloads, mut results, mut progress] = [
-            texts(&landed.take(self.texts[0]))?,
-            texts(&landed.take(self.texts[1]))?,
-            texts(&landed.take(self.texts[2]))?,
-        ];
-        let mut errors: BTreeMap<JobId, Excerpt> = BTreeMap::new();
-        for row in landed.take(self.errors) {
-            let id = job_id(get(&row, 0)?)?;
-            errors.extend(excerpt(&row, 1)?.map(|error| (id, error)));
-        }
-        let detail = |job: Job| {
-            let payload = payloads.remove(&job.id);
-            let missing = || TxError::BadRow(format!("job {} has no payload", job.id));
-            Ok(JobDetail {
-                payload: payload.ok_or_else(missing)?,
-                result: results.remove(&job.id),
-                progress: progress.remove(&job.id),
-                last_error: errors.remove(&job.id),
-                job,
-            })
-        };
-        rows.into_iter().map(detail).collect()
-    }
-}
-
-/// A query for the rows of some jobs.
-macro_rules! of_ids {
-    ($select:expr, $id:literal) => {
-        concat!($select, "WHERE ", $id, " = ANY($1::bigint[])")
-    };
-}
-use of_ids;
-
-fn texts(rows: &[Row]) -> Found<BTreeMap<JobId, Payload>> {
-    let text = |row: &Row| Ok((job_id(get(row, 0)?)?, Payload::new(get(row, 1)?).map_err(bad)?));
-    rows.iter().map(text).collect()
+/// The id of the next new job, from the row of [`LAST_ID`].
+pub(crate) fn next_id(rows: &[Row]) -> Found<JobId> {
+    let last: i64 = rows.first().map(|row| get(row, 0)).transpose()?.unwrap_or(0);
+    job_id(last.saturating_add(1))
 }
 
 /// Every queue with its counters, by name.
-fn queue_rows(names: &Names, rows: &[Row]) -> Found<Vec<QueueRow>> {
+pub(crate) fn queue_rows(names: &Names, rows: &[Row]) -> Found<Vec<QueueRow>> {
     let mut kinds: BTreeMap<i32, Vec<(Kind, Counts)>> = BTreeMap::new();
     for row in rows {
         let counts = counts(row, 2)?;
@@ -370,7 +339,7 @@ fn queue_rows(names: &Names, rows: &[Row]) -> Found<Vec<QueueRow>> {
     Ok(names.queues_by_name().map(row).collect())
 }
 
-fn attempts(rows: &[Row]) -> Found<Vec<Attempt>> {
+pub(crate) fn attempts(rows: &[Row]) -> Found<Vec<Attempt>> {
     let attempt = |row: &Row| {
         Ok(Attempt {
             job: job_id(get(row, 0)?)?,
@@ -388,7 +357,7 @@ fn attempts(rows: &[Row]) -> Found<Vec<Attempt>> {
     rows.iter().map(attempt).collect()
 }
 
-fn workers(rows: &[Row], holders: &[Row]) -> Found<Vec<WorkerRow>> {
+pub(crate) fn workers(rows: &[Row], holders: &[Row]) -> Found<Vec<WorkerRow>> {
     let mut found = Vec::with_capacity(rows.len());
     for row in rows {
         let pid: Option<i64> = get(row, 2)?;
@@ -427,7 +396,7 @@ fn process_of(text: &str) -> Found<Instance> {
     Instance::parse(text).ok_or_else(|| bad(format!("{text:?} names no process")))
 }
 
-fn settings(rows: &[Row]) -> Found<Vec<(SettingKey, SettingValue)>> {
+pub(crate) fn settings(rows: &[Row]) -> Found<Vec<(SettingKey, SettingValue)>> {
     let setting = |row: &Row| {
         let key = SettingKey::new(get(row, 0)?).map_err(bad)?;
         Ok((key, SettingValue::new(get(row, 1)?).map_err(bad)?))
@@ -435,15 +404,16 @@ fn settings(rows: &[Row]) -> Found<Vec<(SettingKey, SettingValue)>> {
     rows.iter().map(setting).collect()
 }
 
-const WORKERS: &str = "SELECT id, host, pid, kind, started_at, last_seen, demand, slots, presence, \
-    stopping, instance FROM workers ORDER BY id";
-const HOLDERS: &str = "SELECT worker, id FROM leased";
-const SETTINGS: &str = "SELECT key, value FROM settings ORDER BY key";
-const ALL_COUNTS: &str = "SELECT queue, kind, sum(queued)::bigint, sum(scheduled)::bigint, \
-    sum(processing)::bigint, sum(done)::bigint, sum(failed)::bigint, sum(cancelled)::bigint \
-    FROM counts GROUP BY queue, kind";
+pub(crate) const WORKERS: &str = "SELECT id, host, pid, kind, started_at, last_seen, demand, \
+    slots, presence, stopping, instance FROM workers ORDER BY id";
+pub(crate) const HOLDERS: &str = "SELECT worker, id FROM leased";
+pub(crate) const SETTINGS: &str = "SELECT key, value FROM settings ORDER BY key";
+pub(crate) const ALL_COUNTS: &str = "SELECT queue, kind, sum(queued)::bigint, \
+    sum(scheduled)::bigint, sum(processing)::bigint, sum(done)::bigint, sum(failed)::bigint, \
+    sum(cancelled)::bigint, sum(retrying)::bigint FROM counts GROUP BY queue, kind";
 const QUEUE_COUNTS: &str = "SELECT queue, kind, sum(queued)::bigint, sum(scheduled)::bigint, \
-    sum(processing)::bigint, sum(done)::bigint, sum(failed)::bigint, sum(cancelled)::bigint \
+    sum(processing)::bigint, sum(done)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, \
+    sum(retrying)::bigint \
     FROM counts WHERE queue = $1 GROUP BY queue, kind";
 macro_rules! attempt_columns {
     () => {
@@ -451,19 +421,20 @@ macro_rules! attempt_columns {
          stdout, stdout_cut, stderr, stderr_cut FROM attempts "
     };
 }
+pub(crate) use attempt_columns;
 const ATTEMPTS_OF: &str = concat!(attempt_columns!(), "WHERE job = $1::bigint ORDER BY epoch");
 const ALL_ATTEMPTS: &str = concat!(attempt_columns!(), "ORDER BY job, epoch");
 /// The least instant over the first jobs of each kind and class, found by seeking from class to
 /// class.
 const OLDEST_READY: &str = "SELECT min(due) FROM unnest($2::integer[]) AS of_kind \
     CROSS JOIN LATERAL (WITH RECURSIVE head AS ( \
-        (SELECT class, due FROM ready WHERE queue = $1 AND kind = of_kind \
+        (SELECT class, due FROM ready WHERE epoch >= 0 AND queue = $1 AND kind = of_kind \
          ORDER BY class, turn, due, id LIMIT 1) \
         UNION ALL \
         SELECT next.class, next.due FROM head CROSS JOIN LATERAL \
-        (SELECT class, due FROM ready WHERE queue = $1 AND kind = of_kind \
+        (SELECT class, due FROM ready WHERE epoch >= 0 AND queue = $1 AND kind = of_kind \
          AND class > head.class ORDER BY class, turn, due, id LIMIT 1) next) \
     SELECT due FROM head) heads";
 /// The highest id that a job has, or has had.
-const LAST_ID: &str = "SELECT greatest((SELECT max(id) FROM jobs), \
+pub(crate) const LAST_ID: &str = "SELECT greatest((SELECT max(id) FROM jobs), \
     (SELECT max(last_id) FROM markers), (SELECT value FROM meta WHERE key = 'last_id'), 0)";

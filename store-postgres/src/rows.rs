@@ -8,14 +8,16 @@ use windlass_core::{
 };
 
 use crate::error::TxError;
+use crate::groups;
 use crate::names::Names;
 use crate::session::Found;
 
 /// The start of a query for jobs of a thin table `t`: the columns in the order [`job`] reads them,
-/// then those that are given. In order: view, instant, `run_at`, `spent`, lease length, worker.
+/// then those that are given. In order: view, instant, `run_at`, `spent`, lease length, worker,
+/// error group.
 macro_rules! select_jobs {
     ($view:literal, $at:literal, $run_at:literal, $spent:literal, $length:literal, $worker:literal,
-     $more:literal) => {
+     $group:literal, $more:literal) => {
         concat!(
             "SELECT t.id, ",
             $view,
@@ -30,7 +32,8 @@ macro_rules! select_jobs {
             ", ",
             $worker,
             ", j.priority, j.max_retries, j.visibility_timeout, j.retry, j.created_at, j.timeout, \
-             j.idempotency_key, j.payload_bytes",
+             j.idempotency_key, j.payload_bytes, ",
+            $group,
             $more
         )
     };
@@ -47,6 +50,7 @@ macro_rules! ready_columns {
             "t.spent",
             "NULL::int8",
             "NULL::text",
+            "NULL::bytea",
             $more
         )
     };
@@ -72,6 +76,7 @@ macro_rules! select_scheduled {
                 "t.spent",
                 "NULL::int8",
                 "NULL::text",
+                "NULL::bytea",
                 ""
             ),
             " FROM scheduled t JOIN jobs j ON j.id = t.id "
@@ -91,6 +96,7 @@ macro_rules! select_leased {
                 "NULL::int2",
                 "t.lease_length",
                 "t.worker",
+                "NULL::bytea",
                 ""
             ),
             " FROM leased t JOIN jobs j ON j.id = t.id "
@@ -110,6 +116,7 @@ macro_rules! select_done {
                 "t.spent",
                 "NULL::int8",
                 "NULL::text",
+                "t.error_group",
                 ""
             ),
             " FROM done t JOIN jobs j ON j.id = t.id "
@@ -119,13 +126,14 @@ macro_rules! select_done {
 pub(crate) use select_done;
 
 /// The first column behind those of a job.
-pub(crate) const MORE: usize = 25;
+pub(crate) const MORE: usize = 26;
 
 /// Reads a job.
 pub(crate) fn job(names: &Names, row: &Row) -> Found<Job> {
     let id = job_id(get(row, 0)?)?;
-    let spent: Option<i16> = get(row, 14)?;
-    let spent = spent.map(|code| code_of(&LastVerdict::ALL, code, "verdict")).transpose()?;
+    let last_verdict: Option<i16> = get(row, 14)?;
+    let last_verdict =
+        last_verdict.map(|code| code_of(&LastVerdict::ALL, code, "verdict")).transpose()?;
     let rank = Rank {
         class: get(row, 5)?,
         turn: get::<i64>(row, 6)?.cast_unsigned(),
@@ -141,7 +149,7 @@ pub(crate) fn job(names: &Names, row: &Row) -> Found<Job> {
         kind: names.kind_name(get(row, 4)?)?.clone(),
         priority: Priority::new(get(row, 17)?).map_err(bad)?,
         rank,
-        state: state(row, spent)?,
+        state: state(row, last_verdict)?,
         attempts: get::<i32>(row, 9)?.cast_unsigned(),
         max_retries: MaxRetries::new(get::<i32>(row, 18)?.cast_unsigned()).map_err(bad)?,
         epoch: Epoch::new(get::<i64>(row, 10)?.cast_unsigned()),
@@ -158,11 +166,11 @@ pub(crate) fn job(names: &Names, row: &Row) -> Found<Job> {
     })
 }
 
-fn state(row: &Row, spent: Option<LastVerdict>) -> Found<State> {
+fn state(row: &Row, last_verdict: Option<LastVerdict>) -> Found<State> {
     let at = Wall::new(get(row, 2)?);
     Ok(match view_of(get(row, 1)?)? {
-        View::Queued => State::Queued { ready: true, spent },
-        View::Scheduled => State::Queued { ready: false, spent },
+        View::Queued => State::Queued { ready: true, last_verdict },
+        View::Scheduled => State::Queued { ready: false, last_verdict },
         View::Processing => {
             let length = optional(get(row, 15)?, LeaseLength::new)?;
             let worker: Option<&str> = get(row, 16)?;
@@ -173,8 +181,10 @@ fn state(row: &Row, spent: Option<LastVerdict>) -> Found<State> {
             State::Processing(Lease { worker, until: at, length })
         }
         View::Done => State::Done { finished_at: at },
-        View::Failed => State::Failed { finished_at: at, spent },
-        View::Cancelled => State::Cancelled { finished_at: at, spent },
+        View::Failed => {
+            State::Failed { finished_at: at, last_verdict, group: groups::id(row, 25)? }
+        }
+        View::Cancelled => State::Cancelled { finished_at: at, last_verdict },
     })
 }
 
@@ -198,10 +208,10 @@ pub(crate) fn view_of(code: i16) -> Found<View> {
     view.ok_or_else(|| TxError::BadRow(format!("{code} is no view")))
 }
 
-/// The stored code of a spent token; a done job needs none.
-pub(crate) fn spent_code(state: &State) -> Option<i16> {
-    let spent = state.spent().filter(|_| state.view() != View::Done)?;
-    position(&LastVerdict::ALL, &spent)
+/// The stored code of the last verdict; a done job needs none.
+pub(crate) fn last_verdict_code(state: &State) -> Option<i16> {
+    let last_verdict = state.last_verdict().filter(|_| state.view() != View::Done)?;
+    position(&LastVerdict::ALL, &last_verdict)
 }
 
 /// The instant a job is due, if its rank does not say so.

@@ -89,9 +89,9 @@ impl Flight {
 }
 
 /// The answers of a flight.
-pub(crate) struct Landed(Vec<Vec<Row>>);
+pub(crate) struct FlightRows(Vec<Vec<Row>>);
 
-impl Landed {
+impl FlightRows {
     /// The rows that the statement at this place returned; they are returned once.
     pub(crate) fn take(&mut self, place: Place) -> Vec<Row> {
         std::mem::take(&mut self.0[place.0])
@@ -114,9 +114,9 @@ impl Session {
 
     /// Sends statements and waits for all of their answers; the first refusal counts. With a hook,
     /// it is called while another transaction holds what a statement needs.
-    pub(crate) fn fly(&mut self, flight: Flight, hook: Option<&Hook>) -> Found<Landed> {
+    pub(crate) fn fly(&mut self, flight: Flight, hook: Option<&Hook>) -> Found<FlightRows> {
         if flight.calls.is_empty() {
-            return Ok(Landed(Vec::new()));
+            return Ok(FlightRows(Vec::new()));
         }
         self.prepare(&flight)?;
         let client = &self.client;
@@ -131,14 +131,14 @@ impl Session {
             answers.push(boxed(call));
         }
         let all = within(self.deadline, all(answers));
-        let landed = match hook {
+        let returned = match hook {
             None => self.runtime.block_on(all),
             Some(hook) => self.runtime.block_on(watched(all, self.pid, hook)),
         };
-        let landed = landed?;
+        let returned = returned?;
         // The first refusal is the cause of those behind it.
-        let rows: Result<Vec<Vec<Row>>, tokio_postgres::Error> = landed.into_iter().collect();
-        Ok(Landed(rows?))
+        let rows: Result<Vec<Vec<Row>>, tokio_postgres::Error> = returned.into_iter().collect();
+        Ok(FlightRows(rows?))
     }
 
     /// Prepares what was not used before on this connection.
@@ -160,10 +160,21 @@ impl Session {
         Ok(())
     }
 
+    /// Waits before the next statement.
+    pub(crate) fn sleep(&self, pause: Duration) {
+        // A timer is made within its runtime.
+        self.runtime.block_on(async { tokio::time::sleep(pause).await });
+    }
+
     /// Runs statements without parameters, one by one.
     pub(crate) fn run(&mut self, sql: &str) -> Found<()> {
         let ran = within(self.deadline, self.client.batch_execute(sql));
         Ok(self.runtime.block_on(ran)??)
+    }
+
+    /// Lets each answer take this long from now on.
+    pub(crate) fn wait_for(&mut self, deadline: Duration) {
+        self.deadline = deadline;
     }
 
     /// Runs one statement with a deadline of its own, for what takes long.
@@ -220,7 +231,7 @@ pub(crate) async fn within<F: Future>(deadline: Duration, future: F) -> Found<F:
     tokio::time::timeout(deadline, future).await.map_err(late)
 }
 
-/// How often a hook is told that a flight waits.
+/// How often a hook is called while a flight waits.
 const TICK: Duration = Duration::from_millis(5);
 
 /// Runs a future, and calls the hook while the server says that its process waits for a lock.

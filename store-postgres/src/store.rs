@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
+use std::thread;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,13 +28,15 @@ use crate::session::{Flight, Found, Session, params};
 use crate::upkeep::Upkeep;
 use crate::url::StoreUrl;
 
-/// How often a process looks whether another has written.
-const CHANGE_CHECK: Millis = Millis::new(250);
+/// How often a process looks whether another has written, on average.
+const CHANGE_CHECK_MS: u64 = 250;
+/// How far that differs from process to process, up and down.
+const CHANGE_JITTER_MS: u64 = 25;
 
-/// How often a batch is applied when others are in its way.
+/// How often a batch is applied when others are in its way, within the deadline of an answer.
 const CONFLICT_TRIES: u32 = 12;
 
-/// Whose clock counts.
+/// The clock that instants are taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
     /// The clock of the PostgreSQL server, for all nodes alike.
@@ -45,7 +48,7 @@ pub enum Clock {
 /// How a store is opened.
 #[derive(Debug, Clone, Copy)]
 pub struct PgOptions {
-    /// Whose clock counts.
+    /// The clock that instants are taken from.
     pub clock: Clock,
     /// How long any answer of the server may take.
     pub deadline: Duration,
@@ -87,6 +90,8 @@ pub struct PgStore {
     /// Where claims start while dead rows cannot be removed.
     heads: Heads,
     hook: Option<Hook>,
+    /// How often it looks whether another process has written.
+    change_check_ms: u64,
     /// Hints and upkeep, from the first call of `wake_on_news` on.
     upkeep: Option<Upkeep>,
 }
@@ -98,14 +103,23 @@ impl PgStore {
         Self::open(StoreUrl::parse(url)?, PgOptions::default())
     }
 
-    /// Opens a store.
+    /// Opens a store. May be called in async code: it blocks, like opening a file, but enters no
+    /// runtime on the calling thread.
     pub fn open(url: StoreUrl, options: PgOptions) -> Result<Self, OpenError> {
+        thread::scope(|scope| {
+            let opening = scope.spawn(|| Self::open_here(url, options));
+            opening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    fn open_here(url: StoreUrl, options: PgOptions) -> Result<Self, OpenError> {
         let locks = LockIds::new(&url.schema);
         let opener = Opener { url, deadline: options.deadline };
         let (mut session, replicated) = opener.checked()?;
         opener.migrate(&mut session, locks, options.migrate)?;
+        opener.check_rights(&mut session)?;
         let mut store = Self {
-            pool: Pool::new(opener.clone()),
+            pool: Pool::new(opener.clone(), options.clock),
             options,
             locks,
             session: None,
@@ -118,6 +132,7 @@ impl PgStore {
             backoff: Backoff::default(),
             heads: Heads::default(),
             hook: None,
+            change_check_ms: change_check_ms(session.pid),
             upkeep: None,
             opener,
         };
@@ -150,6 +165,7 @@ impl PgStore {
             self.backoff.check(Instant::now())?;
             let opened = self.opener.checked().and_then(|(mut session, replicated)| {
                 self.opener.migrate(&mut session, self.locks, false)?;
+                self.opener.check_rights(&mut session)?;
                 Ok((session, replicated))
             });
             let (session, replicated) = opened.map_err(|error| {
@@ -160,7 +176,7 @@ impl PgStore {
             })?;
             self.backoff.clear();
             self.replicated = replicated;
-            self.names.forget();
+            self.names.invalidate();
             self.session = Some(session);
         }
         self.session.as_mut().ok_or_else(|| Cause::new("there is no connection"))
@@ -181,7 +197,10 @@ impl PgStore {
         transaction.hook = self.hook.as_ref();
         let walks = self.upkeep.as_ref().is_some_and(Upkeep::is_useless);
         transaction.heads = walks.then_some(&self.heads);
+        let began = Instant::now();
         let applied = transaction.apply().map_err(Failed::Before)?;
+        let answered = Instant::now();
+        self.heads.looked(&applied.looks, answered, answered - began);
         self.skipped |= applied.skipped;
         let Some(written) = applied.written else {
             // Nothing was written: nothing is to be made durable.
@@ -200,7 +219,7 @@ impl PgStore {
                 // Without it there is a gap, and nothing worse.
                 let _ = self.ids.give_back(session);
                 if written.new_names {
-                    self.names.forget();
+                    self.names.invalidate();
                 }
                 self.own.insert(batch.id.process, batch.id.seq);
                 if let Some(upkeep) = self.upkeep.as_ref().filter(|_| written.leaves_ready) {
@@ -210,7 +229,7 @@ impl PgStore {
             }
             Err(TxError::Lost(why)) => {
                 self.session = None;
-                self.names.forget();
+                self.names.invalidate();
                 // Jobs may have these.
                 if let Some(last) = written.last_id {
                     self.ids.used(last);
@@ -224,7 +243,7 @@ impl PgStore {
 
     /// Ends a transaction that failed before its commit.
     fn undo(&mut self, error: &TxError) {
-        self.names.forget();
+        self.names.invalidate();
         let lost = matches!(error, TxError::Lost(_));
         if error.is_duplicate() {
             self.ids.clear();
@@ -247,11 +266,18 @@ impl PgStore {
     }
 }
 
+/// The interval of the process that this server process serves: no two nodes that began together
+/// go on in step.
+fn change_check_ms(pid: i32) -> u64 {
+    let jitter = u64::from(pid.unsigned_abs()) % (2 * CHANGE_JITTER_MS + 1);
+    CHANGE_CHECK_MS - CHANGE_JITTER_MS + jitter
+}
+
 /// Why a try did not end as committed.
 enum Failed {
-    /// Nothing was written.
+    /// The transaction was rolled back, or never began.
     Before(TxError),
-    /// What to report.
+    /// The error to return; it is not retried.
     Final(CommitError),
 }
 
@@ -259,6 +285,7 @@ impl Store for PgStore {
     type Reader = PgReader;
 
     fn commit(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
+        let began = Instant::now();
         for tried in 1.. {
             let error = match self.attempt(now, batch) {
                 Ok(outcomes) => return Ok(outcomes),
@@ -266,8 +293,12 @@ impl Store for PgStore {
                 Err(Failed::Before(error)) => error,
             };
             self.undo(&error);
-            if tried == CONFLICT_TRIES || !error.is_conflict() {
+            let is_late = began.elapsed() >= self.options.deadline;
+            if tried == CONFLICT_TRIES || is_late || !error.is_conflict() {
                 return Err(error.before_commit());
+            }
+            if let Some((session, pause)) = self.session.as_ref().zip(error.pause()) {
+                session.sleep(pause);
             }
         }
         unreachable!("the last try returns")
@@ -302,7 +333,7 @@ impl Store for PgStore {
     }
 
     fn change_check(&self) -> Option<Millis> {
-        Some(CHANGE_CHECK)
+        Some(Millis::new(self.change_check_ms))
     }
 
     fn news(&mut self, held: &[LeaseToken]) -> Result<News, StoreError> {
@@ -313,7 +344,7 @@ impl Store for PgStore {
         let wrote = self.skipped || new.any(|(process, seq)| self.seen.get(process) != Some(seq));
         let lost = if wrote { self.read(|session| lost(session, held))? } else { Vec::new() };
         if wrote {
-            self.heads.clear();
+            self.heads.are_stale();
         }
         (self.seen, self.skipped) = (markers, false);
         Ok(News { wrote, lost })
@@ -367,3 +398,16 @@ const VIEWS: &str = "SELECT id, 2::smallint, epoch FROM leased WHERE id = ANY($1
     UNION ALL SELECT id, 0::smallint, epoch FROM ready WHERE id = ANY($1::bigint[]) \
     UNION ALL SELECT id, 1::smallint, epoch FROM scheduled WHERE id = ANY($1::bigint[]) \
     UNION ALL SELECT id, view, epoch FROM done WHERE id = ANY($1::bigint[])";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_look_for_news_about_four_times_a_second_and_not_in_step() {
+        let all: Vec<u64> = (4_000..4_100).map(change_check_ms).collect();
+        assert_eq!(all.iter().min(), Some(&225));
+        assert_eq!(all.iter().max(), Some(&275));
+        assert!(all.windows(2).all(|two| two[0] != two[1]));
+    }
+}

@@ -22,6 +22,7 @@ pub struct StoreUrl {
     pub(crate) schema: String,
     pub(crate) tls: Tls,
     id_block: Option<usize>,
+    old_transaction: Option<Duration>,
     shown: String,
 }
 
@@ -31,7 +32,7 @@ pub(crate) const DIRECT: &str = "windlass.direct";
 
 impl StoreUrl {
     /// Reads `postgres://user:password@host:port/database?schema=windlass`. Parameters other than
-    /// `schema` and `id_block` are those of libpq.
+    /// `schema`, `id_block` and `old_transaction` are those of libpq.
     pub fn parse(text: &str) -> Result<Self, OpenError> {
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
             return Err(OpenError::Url("it does not start with postgres://".into()));
@@ -51,12 +52,12 @@ impl StoreUrl {
         config.keepalives_retries(3);
         let given = config.get_options().map(|given| format!("{given} ")).unwrap_or_default();
         config.options(format!("{given}-c {DIRECT}=on"));
-        let OwnParameters { schema, mode, mut tls, id_block, .. } = own;
+        let OwnParameters { schema, mode, mut tls, id_block, old_transaction, .. } = own;
         tls.mode = mode.unwrap_or_else(|| SslMode::usual(config.get_hosts()));
         tls.check().map_err(OpenError::Url)?;
         config.ssl_mode(tls.mode.wire());
         let shown = shown(&config, &schema);
-        Ok(Self { config, schema, tls, id_block, shown })
+        Ok(Self { config, schema, tls, id_block, old_transaction, shown })
     }
 
     /// Whether the URL, or [`with_password`](Self::with_password), gives a password.
@@ -67,6 +68,12 @@ impl StoreUrl {
     /// How many job ids a process is to take from the sequence at once, if the URL says so.
     pub fn id_block(&self) -> Option<usize> {
         self.id_block
+    }
+
+    /// From which age on a transaction of others that keeps dead rows is to be reported, if the URL
+    /// says so.
+    pub fn old_transaction(&self) -> Option<Duration> {
+        self.old_transaction
     }
 
     /// Uses this password, in place of one in the URL.
@@ -113,19 +120,23 @@ struct OwnParameters {
     mode: Option<SslMode>,
     tls: Tls,
     id_block: Option<usize>,
-    /// Those that are.
+    old_transaction: Option<Duration>,
+    /// The URL with the other parameters only, for the driver.
     rest: String,
 }
 
 impl OwnParameters {
     fn read(query: &str) -> Result<Self, OpenError> {
         let (mut schema, mut mode, mut tls) = (SCHEMA.to_owned(), None, Tls::default());
-        let (mut id_block, mut rest) = (None, Vec::new());
+        let (mut id_block, mut old_transaction, mut rest) = (None, None, Vec::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match name {
                 "schema" => value.clone_into(&mut schema),
                 "id_block" => id_block = Some(block(value).map_err(OpenError::Url)?),
+                "old_transaction" => {
+                    old_transaction = Some(seconds(name, value).map_err(OpenError::Url)?);
+                }
                 "sslmode" => mode = Some(SslMode::parse(value).map_err(OpenError::Url)?),
                 "sslrootcert" => tls.root = Some(path(name, value)?),
                 "sslcert" => tls.cert = Some(path(name, value)?),
@@ -134,7 +145,7 @@ impl OwnParameters {
             }
         }
         check_schema(&schema).map_err(|why| OpenError::Url(why.into()))?;
-        Ok(Self { schema, mode, tls, id_block, rest: rest.join("&") })
+        Ok(Self { schema, mode, tls, id_block, old_transaction, rest: rest.join("&") })
     }
 }
 
@@ -157,6 +168,15 @@ const LARGEST_BLOCK: usize = 100_000;
 fn block(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=LARGEST_BLOCK).contains(number));
     number.ok_or_else(|| format!("id_block is a number from 1 to {LARGEST_BLOCK}"))
+}
+
+/// The most seconds after which something is reported: a day.
+const LONGEST_SECONDS: u64 = 86_400;
+
+fn seconds(name: &str, text: &str) -> Result<Duration, String> {
+    let number = text.parse().ok().filter(|number| (1..=LONGEST_SECONDS).contains(number));
+    let bounds = || format!("{name} is a number of seconds from 1 to {LONGEST_SECONDS}");
+    number.map(Duration::from_secs).ok_or_else(bounds)
 }
 
 /// A path, in which characters may be written as %XX.
@@ -249,6 +269,7 @@ mod tests {
             "postgres://me:s3cret@db/jobs?sslcert=only.pem",
             "postgres://me:s3cret@db/jobs?sslrootcert=%zz",
             "postgres://me:s3cret@db/jobs?id_block=0",
+            "postgres://me:s3cret@db/jobs?old_transaction=0",
         ] {
             let error = StoreUrl::parse(text).expect_err(text).to_string();
             assert!(!error.contains("s3cret"), "{error}");

@@ -6,14 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::store::{Changes, CountDelta, Doc, Marker, Moved, Worker, WorkerKind};
+use windlass_core::store::{Changes, CountDelta, Doc, Marker, Moved, Worker, WorkerKind, is_seal};
 use windlass_core::{
     AttemptOutcome, Excerpt, IdempotencyKey, Job, JobId, KeyRecord, Queue, RetryPolicy, View, Wall,
 };
 
 use crate::answer::Transaction;
+use crate::bulk;
 use crate::error::TxError;
 use crate::figures;
+use crate::groups;
 use crate::heads::Moves;
 use crate::names::{Pair, retry_key};
 use crate::rows::{count, get, id_code, position};
@@ -27,7 +29,7 @@ pub(crate) struct Written {
     pub(crate) last_id: Option<JobId>,
     /// Names were added or changed.
     pub(crate) new_names: bool,
-    /// Ready jobs are left for others.
+    /// Jobs are ready, in queues that are not paused, and the claims of this batch left them.
     pub(crate) leaves_ready: bool,
     /// What it does to ready jobs.
     pub(crate) moves: Moves,
@@ -51,12 +53,21 @@ impl Transaction<'_> {
         put_settings(&mut flight, changes);
         put_workers(&mut flight, changes, now);
         figures::write(&mut flight, changes);
+        groups::write(&mut flight, changes);
+        bulk::write(&mut flight, changes);
         let last_id = changes.inserts.last().map(|job| job.id);
+        if let Some(next) = changes.next_id {
+            move_ids(&mut flight, next);
+        }
         if let Some(marker) = &changes.marker {
             put_marker(&mut flight, marker, last_id);
         }
         flight.add("COMMIT", vec![]);
-        let waits = |job: &Job| job.state.view() == View::Queued;
+        let is_open = |job: &Job| {
+            let queue = self.names.queue_id(&job.queue).and_then(|id| self.names.queue(id));
+            queue.is_none_or(|queue| !queue.is_paused())
+        };
+        let waits = |job: &Job| job.state.view() == View::Queued && is_open(job);
         let updated = changes.updates.iter().map(|moved| &moved.job);
         let leaves_ready = changes.inserts.iter().chain(updated).any(waits);
         let moves = Moves::of(changes, self.names);
@@ -106,7 +117,8 @@ impl Transaction<'_> {
             self.session.query(PUT_PAIRS, params![queues, kinds])?;
         }
         let dropped = !changes.dropped_queues.is_empty();
-        let raises = dropped || !pairs.is_empty() || !changes.queues.is_empty();
+        let marked = changes.settings.iter().any(|(key, _)| is_seal(key));
+        let raises = dropped || marked || !pairs.is_empty() || !changes.queues.is_empty();
         if raises {
             let sql = "UPDATE meta SET value = value + 1 WHERE key = 'names'";
             self.session.query(sql, vec![])?;
@@ -126,17 +138,19 @@ impl Transaction<'_> {
     }
 
     fn put_queue(&mut self, queue: &Queue) -> Found<()> {
-        let settings = &queue.settings;
+        let (settings, pause) = (&queue.settings, queue.paused.as_ref());
         let retry = settings.retry.and_then(|retry| self.names.retry_id(retry));
         let params = params![
             queue.name.as_str().to_owned(),
-            queue.paused,
+            queue.is_paused(),
             settings.max_queued.map(|most| most.get().cast_signed()),
             settings.concurrency.map(|most| i64::from(most.get())),
             settings.visibility_timeout.map(|length| length.get().cast_signed()),
             settings.max_retries.map(|retries| i64::from(retries.get())),
             settings.timeout.map(|timeout| timeout.get().cast_signed()),
             retry,
+            pause.and_then(|pause| pause.at).map(Wall::get),
+            pause.and_then(|pause| pause.by.as_deref().map(str::to_owned)),
         ];
         let rows = self.session.query(PUT_QUEUE, params)?;
         self.names.add_queue(number(&rows)?, queue.clone());
@@ -188,16 +202,20 @@ impl Transaction<'_> {
         if deltas.is_empty() {
             return Ok(());
         }
-        let mut rows: BTreeMap<Pair, [i64; View::ALL.len()]> = BTreeMap::new();
-        for CountDelta { queue, kind, by } in deltas {
+        let mut rows: BTreeMap<Pair, &CountDelta> = BTreeMap::new();
+        for delta in deltas {
+            let CountDelta { queue, kind, .. } = delta;
             let pair = self.names.queue_id(queue).zip(self.names.kind_id(kind));
             let pair = pair.ok_or(TxError::StaleNames)?;
-            rows.insert(pair, *by);
+            rows.insert(pair, delta);
         }
         let (queues, kinds): (Vec<i32>, Vec<i32>) = rows.keys().copied().unzip();
-        let by = |at: usize| -> Vec<i64> { rows.values().map(|by| by[at]).collect() };
+        let by = |at: usize| -> Vec<i64> { rows.values().map(|delta| delta.by[at]).collect() };
+        let retrying: Vec<i64> = rows.values().map(|delta| delta.retrying).collect();
         let process = self.batch.id.process.0.cast_signed();
-        let params = params![queues, kinds, process, by(0), by(1), by(2), by(3), by(4), by(5)];
+        // By view, in the order of `CountDelta::by` and of the columns of the statement.
+        let [v0, v1, v2, v3, v4, v5] = [by(0), by(1), by(2), by(3), by(4), by(5)];
+        let params = params![queues, kinds, process, v0, v1, v2, v3, v4, v5, retrying];
         flight.add(ADD_COUNTS, params);
         Ok(())
     }
@@ -359,6 +377,15 @@ fn put_workers(flight: &mut Flight, changes: &Changes, now: Wall) {
     }
 }
 
+/// Has new jobs get this id or a later one.
+fn move_ids(flight: &mut Flight, next: JobId) {
+    let last = id_code(next) - 1;
+    if last > 0 {
+        flight.add(MOVE_IDS, params![last]);
+        flight.add(MOVE_LAST_ID, params![last]);
+    }
+}
+
 fn put_marker(flight: &mut Flight, marker: &Marker, last_id: Option<JobId>) {
     let process = marker.batch.process.0.cast_signed();
     let seq = marker.batch.seq.cast_signed();
@@ -373,12 +400,13 @@ const PUT_RETRY: &str = "INSERT INTO retries (strategy, factor, initial, cap, ji
     ON CONFLICT (strategy, factor, initial, cap, jitter) \
     DO UPDATE SET strategy = excluded.strategy RETURNING id";
 const PUT_QUEUE: &str = "INSERT INTO queues (name, paused, max_queued, concurrency, \
-    visibility_timeout, max_retries, timeout, retry) VALUES ($1::text, $2::boolean, $3::bigint, \
-    $4::bigint, $5::bigint, $6::bigint, $7::bigint, $8::integer) ON CONFLICT (name) DO UPDATE SET \
+    visibility_timeout, max_retries, timeout, retry, paused_at, paused_by) VALUES ($1::text, \
+    $2::boolean, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint, $8::integer, \
+    $9::bigint, $10::text) ON CONFLICT (name) DO UPDATE SET \
     paused = excluded.paused, max_queued = excluded.max_queued, \
     concurrency = excluded.concurrency, visibility_timeout = excluded.visibility_timeout, \
-    max_retries = excluded.max_retries, timeout = excluded.timeout, retry = excluded.retry \
-    RETURNING id";
+    max_retries = excluded.max_retries, timeout = excluded.timeout, retry = excluded.retry, \
+    paused_at = excluded.paused_at, paused_by = excluded.paused_by RETURNING id";
 const PUT_PAIRS: &str = "INSERT INTO pairs (queue, kind) \
     SELECT * FROM unnest($1::integer[], $2::integer[]) ON CONFLICT DO NOTHING";
 const INSERT_JOBS: &str = "INSERT INTO jobs (id, created_at, visibility_timeout, timeout, queue, \
@@ -408,13 +436,15 @@ const PUT_KEYS: &str = "INSERT INTO keys (key, job, created_at, orphan_until, re
     ON CONFLICT (key) DO UPDATE SET job = excluded.job, created_at = excluded.created_at, \
     orphan_until = excluded.orphan_until, request = excluded.request";
 const ADD_COUNTS: &str = "INSERT INTO counts (queue, kind, process, queued, scheduled, processing, \
-    done, failed, cancelled) SELECT queue, kind, $3::bigint, a, b, c, d, e, f FROM \
+    done, failed, cancelled, retrying) SELECT queue, kind, $3::bigint, a, b, c, d, e, f, g FROM \
     unnest($1::integer[], $2::integer[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
-    $8::bigint[], $9::bigint[]) AS rows (queue, kind, a, b, c, d, e, f) \
+    $8::bigint[], $9::bigint[], $10::bigint[]) AS rows (queue, kind, a, b, c, d, e, f, g) \
     ON CONFLICT (queue, kind, process) DO UPDATE SET queued = counts.queued + excluded.queued, \
     scheduled = counts.scheduled + excluded.scheduled, \
     processing = counts.processing + excluded.processing, done = counts.done + excluded.done, \
-    failed = counts.failed + excluded.failed, cancelled = counts.cancelled + excluded.cancelled";
+    failed = counts.failed + excluded.failed, \
+    cancelled = counts.cancelled + excluded.cancelled, \
+    retrying = counts.retrying + excluded.retrying";
 const PUT_SETTING: &str = "INSERT INTO settings (key, value) VALUES ($1::text, $2::text) \
     ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 const PUT_WORKER: &str = "INSERT INTO workers (id, host, demand, pid, slots, presence, started_at, \
@@ -427,6 +457,11 @@ const TOUCH_WORKERS: &str = "UPDATE workers SET last_seen = $2::bigint WHERE id 
 /// What is kept of markers that go: the highest id.
 const DROP_MARKERS: &str = "WITH gone AS (DELETE FROM markers WHERE at < $1::bigint \
     RETURNING last_id) UPDATE meta SET value = greatest(value, (SELECT max(last_id) FROM gone)) \
+    WHERE key = 'last_id'";
+/// A sequence that was never used has its first number as its last one.
+const MOVE_IDS: &str = "SELECT setval('ids', greatest($1::bigint, last_value)) FROM ids \
+    WHERE $1 > last_value OR NOT is_called";
+const MOVE_LAST_ID: &str = "UPDATE meta SET value = greatest(value, $1::bigint) \
     WHERE key = 'last_id'";
 const PUT_MARKER: &str = "INSERT INTO markers (process, seq, at, last_id) \
     VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint) ON CONFLICT (process) DO UPDATE SET \

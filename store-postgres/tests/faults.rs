@@ -1,63 +1,29 @@
 //! Connections that are cut, delayed or lead nowhere, and servers that stop: no commit is lost or
 //! made twice, every call ends, and the store goes on by itself.
 
-mod proxy;
 mod subject;
 
 use std::time::Duration;
 
-use windlass_core::store::{Batch, CommitError, Outcomes, Reader, Store};
-use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
+use windlass_core::store::{CommitError, Reader, Store};
 use windlass_store_postgres::{PgOptions, PgStore, StoreUrl};
 use windlass_tests::postgres_server::PostgresServer;
+use windlass_tests::proxy::{Mode, Proxy};
 
-use proxy::{Mode, Proxy};
-
-/// How long an answer may take here.
-const DEADLINE: Duration = Duration::from_millis(1_500);
-
-fn open(url: &str) -> PgStore {
-    let url = StoreUrl::parse(url).expect("it is a URL");
-    let options = PgOptions { deadline: DEADLINE, ..PgOptions::default() };
-    PgStore::open(url, options).expect("the store opens")
-}
+use subject::commits::{DEADLINE, SHORT, commit, commit_at_last, enqueue, jobs, open, open_with};
 
 /// A store behind a proxy, and the URL of the same schema without it.
 fn behind_proxy(server: &PostgresServer) -> (PgStore, Proxy, String) {
+    behind_proxy_with(server, DEADLINE)
+}
+
+/// The same with a deadline of its own. The schema is made before.
+fn behind_proxy_with(server: &PostgresServer, deadline: Duration) -> (PgStore, Proxy, String) {
     let schema = server.new_schema();
     let proxy = Proxy::start(server.port());
-    let store = open(&server.tcp_url(proxy.port(), &schema));
+    drop(open(&server.url(&schema)));
+    let store = open_with(&server.tcp_url(proxy.port(), &schema), deadline);
     (store, proxy, server.url(&schema))
-}
-
-fn enqueue(seq: u64) -> Batch {
-    let mut batch = Batch::new(BatchId { process: ProcessId(9), seq }, Policy::default());
-    batch.enqueues.push(NewJob::new(Kind::default(), Payload::null()));
-    batch
-}
-
-fn commit(store: &mut PgStore, seq: u64) -> Result<Outcomes, CommitError> {
-    store.commit(Wall::new(0), &enqueue(seq))
-}
-
-/// Commits once the connection is made again: after a failed try the next one is put off.
-fn commit_at_last(store: &mut PgStore, seq: u64) -> Outcomes {
-    let end = tokio::time::Instant::now() + Duration::from_secs(30);
-    loop {
-        match commit(store, seq) {
-            Ok(outcomes) => return outcomes,
-            Err(CommitError::NotCommitted(_)) if tokio::time::Instant::now() < end => {
-                std::thread::yield_now();
-            }
-            Err(error) => panic!("it does not go on by itself: {error}"),
-        }
-    }
-}
-
-fn jobs(url: &str) -> usize {
-    let store = open(url);
-    assert_eq!(subject::verify(&store), Vec::<String>::new());
-    store.reader().and_then(|mut reader| reader.dump()).expect("it can be read").jobs.len()
 }
 
 #[test]
@@ -93,7 +59,7 @@ fn a_connection_cut_before_the_commit_is_not_committed() {
 #[test]
 fn every_call_into_a_black_hole_ends_at_its_deadline() {
     let Some(server) = PostgresServer::shared() else { return };
-    let (mut store, proxy, url) = behind_proxy(server);
+    let (mut store, proxy, url) = behind_proxy_with(server, SHORT);
     commit(&mut store, 1).expect("it commits");
     let mut reader = store.reader().expect("there is a reader");
     assert_eq!(reader.next_due(), Ok(None));
@@ -258,10 +224,10 @@ fn a_schema_that_another_node_migrated_is_found_when_a_connection_is_made_again(
     server.run("CREATE ROLE older LOGIN SUPERUSER");
     let mut store = open(&server.url(&schema).replace("windlass@", "older@"));
     commit(&mut store, 1).expect("it commits");
-    let newer = |version: u32| {
-        server.run(&format!("UPDATE {schema}.meta SET value = {version} WHERE key = 'schema'"));
+    let newer = |by: i32| {
+        server.run(&format!("UPDATE {schema}.meta SET value = value + {by} WHERE key = 'schema'"));
     };
-    newer(99);
+    newer(90);
     server.run(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'older'",
     );
@@ -271,10 +237,81 @@ fn a_schema_that_another_node_migrated_is_found_when_a_connection_is_made_again(
             break error;
         }
     };
-    assert!(refused.contains("was written by a newer Windlass (schema 99"), "{refused}");
-    newer(1);
+    assert!(refused.contains("was written by a newer Windlass (schema 9"), "{refused}");
+    newer(-90);
     commit_at_last(&mut store, 2);
     assert_eq!(jobs(&server.url(&schema)), 2);
+}
+
+#[test]
+fn a_node_whose_schema_is_migrated_meanwhile_commits_nothing_more() {
+    let Some(server) = PostgresServer::shared() else { return };
+    // Those of the second can no longer be asked for.
+    for step in ["", "ALTER TABLE {}.ready RENAME COLUMN turn TO moved;"] {
+        let schema = server.new_schema();
+        let mut store = open(&server.url(&schema));
+        let mut reader = store.reader().expect("there is a reader");
+        assert_eq!(reader.next_due(), Ok(None));
+        commit(&mut store, 1).expect("it commits");
+        let step = step.replace("{}", &schema);
+        let newer = subject::schema_number(server, &schema) + 1;
+        server.run(&format!(
+            "BEGIN; {step} UPDATE {schema}.meta SET value = value + 1 \
+             WHERE key IN ('schema', 'names'); COMMIT"
+        ));
+        let refused = match commit(&mut store, 2) {
+            Err(CommitError::NotCommitted(why)) => why.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let newer = format!("migrated by a newer Windlass (schema {newer},");
+        assert!(refused.contains(&newer), "{refused}");
+        assert!(refused.contains("restart this process"), "{refused}");
+        let refused = reader.queues().expect_err("it is read as another schema").to_string();
+        assert!(refused.contains("migrated by a newer Windlass"), "{refused}");
+        let refused = store.repair().expect_err("it is repaired as another schema").to_string();
+        assert!(refused.contains("migrated by a newer Windlass"), "{refused}");
+        let jobs = format!("SELECT count(*) FROM {schema}.jobs");
+        assert_eq!(server.run(&jobs), "1");
+    }
+}
+
+#[test]
+fn a_migration_waits_for_open_batches_and_has_every_node_check_the_schema() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = server.new_schema();
+    let url = server.url(&schema);
+    let mut store = open(&url);
+    for seq in 1..=2 {
+        commit(&mut store, seq).expect("it commits");
+    }
+    let newest = subject::schema_number(server, &schema);
+    // Only the settings of autovacuum are behind: batches of this program go on meanwhile.
+    subject::take_back(server, &schema, newest - 1);
+    let names = format!("SELECT value FROM {schema}.meta WHERE key = 'names'");
+    let before = server.run(&names);
+    let (asks, is_asked) = std::sync::mpsc::channel();
+    let (go, may_go) = std::sync::mpsc::channel::<()>();
+    store.on_commit(move |point| {
+        if point == windlass_core::store::CommitPoint::Answered {
+            let _ = asks.send(());
+            let _ = may_go.recv_timeout(Duration::from_secs(30));
+        }
+    });
+    let batch = std::thread::spawn(move || commit(&mut store, 3).map(|_| store));
+    is_asked.recv_timeout(Duration::from_secs(30)).expect("it has its answers");
+    let migration = std::thread::spawn(move || PgStore::connect(&url).map(drop));
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' \
+                 AND query LIKE 'SELECT pg_advisory_xact_lock(%' AND query NOT LIKE '%$%'";
+    while server.run(waits) == "0" {
+        assert!(!migration.is_finished(), "it did not wait for the batch");
+    }
+    go.send(()).expect("it waits");
+    let mut store = batch.join().expect("it ends").expect("it commits");
+    migration.join().expect("it ends").expect("it migrates");
+    assert_ne!(server.run(&names), before);
+    assert_eq!(subject::schema_number(server, &schema), newest);
+    drop(go);
+    commit(&mut store, 4).expect("the schema is the one that it knows");
 }
 
 #[test]
@@ -305,7 +342,7 @@ fn a_server_that_became_read_only_takes_no_commit_and_the_store_goes_on_when_it_
 }
 
 #[test]
-fn with_all_connections_in_use_the_reason_is_told_and_the_store_goes_on_when_one_is_free() {
+fn with_all_connections_in_use_the_reason_is_reported_and_the_store_goes_on_when_one_is_free() {
     let settings = ["max_connections = 6", "superuser_reserved_connections = 0"];
     let Some(server) = PostgresServer::start(&settings) else { return };
     let proxy = Proxy::start(server.port());
@@ -338,85 +375,6 @@ fn with_all_connections_in_use_the_reason_is_told_and_the_store_goes_on_when_one
     assert!(refused.contains("end other clients"), "{refused}");
     drop(others);
     commit_at_last(&mut store, 2);
-}
-
-/// How often the server has ended a wait for a lock.
-fn lock_timeouts(server: &PostgresServer) -> usize {
-    server.log().matches("canceling statement due to lock timeout").count()
-}
-
-#[test]
-fn a_lock_that_another_holds_too_long_is_tried_again_inside_the_commit() {
-    let Some(server) = PostgresServer::shared() else { return };
-    let schema = server.new_schema();
-    let url = server.url(&schema);
-    let mut store = open(&url);
-    commit(&mut store, 1).expect("it commits");
-    let (locked, is_locked) = std::sync::mpsc::channel();
-    let (go, may_go) = std::sync::mpsc::channel::<()>();
-    let mut holder = open(&url);
-    holder.on_commit(move |point| {
-        if point == windlass_core::store::CommitPoint::Answered {
-            let _ = locked.send(());
-            let _ = may_go.recv_timeout(Duration::from_secs(30));
-        }
-    });
-    // The same process at two handles: the second waits for the lock of the first.
-    let thread = std::thread::spawn(move || commit(&mut holder, 2).is_ok());
-    is_locked.recv_timeout(Duration::from_secs(30)).expect("it has its answers");
-    // Each try ends before the server ends the transaction of the first, which is idle.
-    let waits = lock_timeouts(server);
-    let waited = commit(&mut store, 3);
-    assert!(waited.is_ok(), "{waited:?}");
-    assert!(lock_timeouts(server) > waits, "no try has ended because of the lock");
-    let _ = go.send(());
-    assert!(!thread.join().expect("it ends"), "its transaction was ended");
-    assert_eq!(jobs(&url), 2);
-}
-
-/// Has the server refuse the first inserts of jobs with this SQLSTATE. A sequence counts them,
-/// since it keeps its value when a transaction is rolled back.
-fn refuse_inserts(server: &PostgresServer, schema: &str, code: &str, times: u32) {
-    server.run(&format!(
-        "CREATE SEQUENCE public.inserts_{schema}; \
-         CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-         IF nextval('public.inserts_{schema}') <= {times} THEN \
-         RAISE EXCEPTION 'injected' USING ERRCODE = '{code}'; END IF; RETURN NEW; END $$; \
-         CREATE TRIGGER refuse BEFORE INSERT ON {schema}.jobs \
-         FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()"
-    ));
-}
-
-fn inserts(server: &PostgresServer, schema: &str) -> String {
-    server.run(&format!("SELECT last_value FROM public.inserts_{schema}"))
-}
-
-#[test]
-fn deadlocks_and_serialization_failures_are_retried_inside_the_commit() {
-    let Some(server) = PostgresServer::shared() else { return };
-    for code in ["40P01", "40001"] {
-        let schema = server.new_schema();
-        let mut store = open(&server.url(&schema));
-        refuse_inserts(server, &schema, code, 3);
-        let committed = commit(&mut store, 1);
-        assert!(committed.is_ok(), "{code}: {committed:?}");
-        assert_eq!(inserts(server, &schema), "4", "{code}: three tries were refused");
-        assert_eq!(jobs(&server.url(&schema)), 1);
-    }
-}
-
-#[test]
-fn a_server_without_space_is_full_at_once_and_the_store_goes_on_when_it_has_some() {
-    let Some(server) = PostgresServer::shared() else { return };
-    let schema = server.new_schema();
-    let mut store = open(&server.url(&schema));
-    refuse_inserts(server, &schema, "53100", 1);
-    let full = commit(&mut store, 1);
-    assert!(matches!(&full, Err(CommitError::Full(why)) if why.to_string().contains("53100")));
-    assert_eq!(inserts(server, &schema), "1", "it is not retried inside the commit");
-    assert_eq!(store.was_committed(enqueue(1).id), Ok(false));
-    commit(&mut store, 1).expect("it commits");
-    assert_eq!(jobs(&server.url(&schema)), 1);
 }
 
 #[test]

@@ -4,27 +4,29 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use windlass_core::store::{
-    Answers, Candidate, Candidates, DeadFound, DeadJob, DeadPage, EmptyQueues, ExpiredPage, Filter,
-    FinishedPage, JobPage, KeyFound, KindFound, Questions, QueueFound, QueueSweep, Want,
+    Answers, BulkAsk, Candidate, Candidates, DeadFound, DeadJob, DeadPage, EmptyQueues,
+    ExpiredPage, Filter, FinishedPage, JobPage, KeyFound, KindFound, Questions, QueueFound,
+    QueueSweep, Want,
 };
 use windlass_core::{
-    Counts, Gate, IdempotencyKey, Job, JobId, Kind, Millis, Queue, QueueName, View, Wall, WorkerId,
+    Counts, IdempotencyKey, Job, JobId, Kind, Millis, Queue, QueueName, View, Wall, WorkerId,
 };
 use windlass_store_file::{Cache, Pair};
 
+use crate::bulk;
 use crate::bytes::utf8;
 use crate::figures;
 use crate::find::Rows;
+use crate::groups;
 use crate::names::{Known, Names};
 use crate::rows::{self, bad};
 use crate::tables::{
-    Access, COUNTS, FAILED, Found, KEYS, LEASED, MARKERS, ORPHANS, QUEUES, WORKERS, cursor_key,
-    orphan_key, pair_key, pair_numbers, time_place, time_table,
+    Access, COUNTS, FAILED, Found, KEYS, LEASED, MARKERS, ORPHANS, QUEUES, WORKERS, orphan_key,
+    pair_key, pair_numbers, time_table,
 };
 
 /// An open transaction that writes, before it has written anything.
@@ -49,6 +51,9 @@ impl<'a> Transaction<'a> {
     /// Answers everything. No table is opened that nothing is asked of.
     pub(crate) fn answer(&mut self, asked: &Questions) -> Found<Answers> {
         let mut answers = Answers { now: self.now, ..Answers::default() };
+        if asked.bulk != BulkAsk::No {
+            answers.bulk = bulk::all(self.rows.access)?;
+        }
         answers.jobs = self.jobs(&asked.jobs)?;
         answers.keys = self.keys(&asked.keys)?;
         answers.kinds = self.kinds(&asked.kinds)?;
@@ -73,6 +78,13 @@ impl<'a> Transaction<'a> {
         }
         if let Some(page) = &asked.empty_queues {
             answers.empty_queues = self.empty_queues(page)?;
+        }
+        answers.groups = groups::named(self.rows.access, &asked.groups)?;
+        if answers.groups.contains(&None) {
+            answers.group_count = groups::number(self.rows.access)?;
+        }
+        if let Some(page) = asked.idle_groups {
+            answers.idle_groups = groups::idle(self.rows.access, self.now, page)?;
         }
         answers.figures = figures::data(self.rows.access, &asked.figures)?;
         for page in &asked.old_figures {
@@ -179,14 +191,14 @@ impl<'a> Transaction<'a> {
     }
 
     fn dead(&mut self, asked: &DeadPage) -> Found<DeadFound> {
-        let failed = self.rows.access.open(FAILED)?;
-        let to = asked.after.map(cursor_key);
-        let to = to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let keys = failed.range::<&[u8; 16]>((Bound::Unbounded, to))?.rev().take(asked.limit);
-        let ids: Found<Vec<JobId>> = keys.map(|row| Ok(time_place(row?.0.value())?.id)).collect();
-        let page = self.rows.unleased(&ids?)?;
-        let (queue, kind) = (asked.queue.clone(), asked.kind.clone());
-        let filter = Filter { view: Some(View::Failed), queue, kind, ..Filter::default() };
+        let DeadPage { queue, kind, group, after, limit } = asked.clone();
+        let places = match group {
+            Some(group) => groups::newest(self.rows.access, group, after, limit)?,
+            None => self.rows.last(FAILED, after, limit)?,
+        };
+        let ids: Vec<JobId> = places.iter().map(|place| place.id).collect();
+        let page = self.rows.unleased(&ids)?;
+        let filter = Filter { view: Some(View::Failed), queue, kind, group, ..Filter::default() };
         let last = page.last().filter(|_| page.len() == asked.limit);
         let next = last.map(|job| filter.place(job));
         let mut jobs = Vec::new();
@@ -260,14 +272,8 @@ impl<'a> Transaction<'a> {
         let Some(queue) = queue(rows, cache, number)? else {
             return Err(bad(format!("queue {number} has ready jobs, but does not exist")));
         };
-        let name = &queue.name;
-        if !want.demand.queues.includes(name) || want.closed.binary_search(name).is_ok() {
-            return Ok(false);
-        }
-        let limited = queue.is_limited();
-        let running = if limited { total(rows, totals, number)?.get(View::Processing) } else { 0 };
-        let open = queue.gate(running) == Gate::Open || want.opened.binary_search(name).is_ok();
-        Ok(open && want.demand.kinds.includes(&rows.names.kinds.name(rows.access, kind)?))
+        let kind = rows.names.kinds.name(rows.access, kind)?;
+        want.admits(queue, &kind, || Ok(total(rows, totals, number)?.get(View::Processing)))
     }
 
     /// The queues of a page that have no jobs.
@@ -312,10 +318,13 @@ fn queue<'c>(
     cache: &'c mut Cache,
     number: u32,
 ) -> Found<Option<&'c Queue>> {
-    Ok(match cache.queues.entry(number.into()) {
-        Entry::Occupied(known) => Some(known.into_mut()),
-        Entry::Vacant(vacant) => rows.queue(number)?.map(|queue| &*vacant.insert(queue)),
-    })
+    let queues = &mut cache.queues;
+    if queues.get(number.into()).is_none()
+        && let Some(queue) = rows.queue(number)?
+    {
+        queues.insert(number.into(), queue);
+    }
+    Ok(queues.get(number.into()))
 }
 
 /// The jobs of a queue by view, summed once in a transaction.

@@ -1,6 +1,5 @@
 //! For operators: verify, repair and copy a store.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -11,31 +10,29 @@ use redb::{
     ReadableTableMetadata, TableDefinition, Value, WriteTransaction,
 };
 use windlass_core::store::{Audit, Disagreement, StoreError};
-use windlass_core::{
-    Counts, Excerpt, Fingerprint, IdempotencyKey, Job, JobId, KeyRecord, Rank, View, WorkerId,
-};
+use windlass_core::{IdempotencyKey, Job, JobId, View};
 use windlass_store_file::{directory_of, no_room_for, short_of_space, sync_directory};
 
+use crate::bulk;
 use crate::bytes::utf8;
 use crate::error::{OpenError, TxError};
 use crate::figures;
 use crate::find::Rows;
-use crate::index::Index;
+use crate::groups;
 use crate::names::Names;
 use crate::open::{any_schema, caught, copy_target, read_only};
-use crate::rows::{self, JobRow, bad};
+use crate::repair::repair;
+use crate::rows::{self, bad};
 use crate::slot::Slot;
 use crate::store::RedbStore;
 use crate::tables::{
-    ATTEMPTS, Access, CANCELLED, COUNTS, DONE, ERRORS, FAILED, Found, JOBS, KEYED, KEYS, LAST_ID,
-    LEASED, META, ORPHANS, PAIRS, PAYLOADS, PROGRESS, READY, RESULTS, SCHEDULED, SETTLED,
-    attempt_place, each_table, job_id, job_key, keyed_key, orphan_key, pair_key, ready_key,
-    settled_key, time_key, time_place, time_table,
+    ATTEMPTS, Access, DEAD_LETTERS, ERRORS, Found, GROUPED, JOBS, KEYED, KEYS, LEASED, ORPHANS,
+    PAIRS, PAYLOADS, PROGRESS, READY, RESULTS, SETTLED, attempt_place, each_table, grouped_key,
+    job_id, job_key, keyed_key, orphan_key, ready_key, settled_key, time_key, time_table,
 };
-use crate::write::{put_keys, written};
 
 /// Tables whose rows belong to a job.
-const OF_JOBS: [(&str, TableDefinition<'_, u64, &[u8]>); 4] =
+pub(crate) const OF_JOBS: [(&str, TableDefinition<'_, u64, &[u8]>); 4] =
     [("payload", PAYLOADS), ("result", RESULTS), ("progress", PROGRESS), ("error", ERRORS)];
 
 /// Checks and copies a store, from any thread: see [`RedbStore::maintenance`].
@@ -73,7 +70,7 @@ impl RedbStore {
     /// Makes derived data agree with the rows again: counters are recounted, indexes
     /// rebuilt, ranks and lengths of payloads set again, and what belongs to no job is removed.
     pub fn repair(&mut self) -> Result<(), StoreError> {
-        self.cache.forget();
+        self.cache.clear();
         let opened = self.slot.exclusive();
         let db = opened.db().map_err(StoreError::Fatal)?;
         let repaired = || -> Found<()> {
@@ -101,7 +98,7 @@ impl RedbMaintenance {
     pub fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
         let fatal = |error: TxError| error.of_read(error.cause());
         if let Some(slot) = &self.slot {
-            return upgrade(slot).map_err(fatal)?.read(|txn, _| look(txn));
+            return upgrade(slot).map_err(fatal)?.read(|txn, _| disagreements(txn));
         }
         let mut db = read_only(&self.path).map_err(|error| error.of_reopen())?;
         caught(|| inspect(&mut db)).map_err(fatal)
@@ -182,8 +179,8 @@ fn copy_tables(from: &ReadTransaction, to: &WriteTransaction, path: &Path) -> Fo
     Ok(())
 }
 
-/// How many rows are copied between two looks at the space on the disk.
-const ROWS: usize = 1_000;
+/// How many rows are copied between two looks at the space on the disk: each may be large.
+const ROWS: usize = 8;
 
 fn copy_table<K: Key + 'static, V: Value + 'static>(
     from: &ReadTransaction,
@@ -209,7 +206,7 @@ fn copy_table<K: Key + 'static, V: Value + 'static>(
 
 fn inspect(db: &mut Database) -> Found<Vec<Disagreement>> {
     let mut found: Vec<Disagreement> = check_pages(db)?.into_iter().collect();
-    found.extend(look(&db.begin_read()?)?);
+    found.extend(disagreements(&db.begin_read()?)?);
     Ok(found)
 }
 
@@ -220,7 +217,7 @@ fn check_pages(db: &mut Database) -> Found<Option<Disagreement>> {
 
 /// Everything that disagrees in one snapshot. Rows are looked at one by one, so that the memory it
 /// takes does not grow with the number of jobs.
-fn look(txn: &ReadTransaction) -> Found<Vec<Disagreement>> {
+fn disagreements(txn: &ReadTransaction) -> Found<Vec<Disagreement>> {
     let mut names = Names::default();
     let mut rows = Rows { access: txn, names: &mut names };
     let mut audit = Audit::new(rows.next_id()?);
@@ -231,10 +228,12 @@ fn look(txn: &ReadTransaction) -> Found<Vec<Disagreement>> {
     check_attempts(txn, &mut audit)?;
     strays(txn, &mut audit)?;
     figures::all(txn)?.iter().for_each(|row| audit.figures(row));
+    groups::all(txn)?.iter().for_each(|row| audit.group(row));
+    bulk::all(txn)?.iter().for_each(|row| audit.bulk(row));
     Ok(audit.finish(&rows.all_queues()?))
 }
 
-/// How many jobs are read together.
+/// Jobs read together.
 const CHUNK: usize = 256;
 
 fn check_jobs(
@@ -321,6 +320,8 @@ struct Indexes {
     pairs: Expected<&'static [u8; 16], ()>,
     settled: Expected<&'static [u8; 25], ()>,
     keyed: Expected<&'static [u8], ()>,
+    dead: Expected<u64, &'static [u8; 16]>,
+    grouped: Expected<&'static [u8; 32], ()>,
     orphans: Expected<&'static [u8], ()>,
     leased: Expected<&'static [u8; 16], &'static [u8]>,
     /// By time, in the order of [`View::ALL`].
@@ -340,6 +341,8 @@ impl Indexes {
             pairs: Expected::new(txn, "pair", PAIRS)?,
             settled: Expected::new(txn, "settled", SETTLED)?,
             keyed: Expected::new(txn, "keyed", KEYED)?,
+            dead: Expected::new(txn, "dead letter", DEAD_LETTERS)?,
+            grouped: Expected::new(txn, "error group", GROUPED)?,
             orphans: Expected::new(txn, "orphan", ORPHANS)?,
             leased: Expected::new(txn, "leased", LEASED)?,
             times,
@@ -359,6 +362,11 @@ impl Indexes {
             View::Processing => self.leased.expect(&place)?,
             _ => self.settled.expect(&settled_key(queue, kind, view, place))?,
         }
+        if let Some(group) = job.state.group() {
+            let is_there = self.dead.table.get(id)?.is_some();
+            self.dead.count(is_there);
+            self.grouped.expect(&grouped_key(group, place))?;
+        }
         if let Some(times) = &mut self.times[view.index()] {
             times.expect(&place)?;
         }
@@ -370,6 +378,8 @@ impl Indexes {
         self.pairs.finish(audit)?;
         self.settled.finish(audit)?;
         self.keyed.finish(audit)?;
+        self.dead.finish(audit)?;
+        self.grouped.finish(audit)?;
         self.orphans.finish(audit)?;
         self.leased.finish(audit)?;
         self.times.into_iter().flatten().try_for_each(|times| times.finish(audit))
@@ -425,158 +435,4 @@ impl Expected<&'static [u8], ()> {
         self.count(is_there);
         Ok(())
     }
-}
-
-// Repair.
-
-fn repair(txn: &WriteTransaction) -> Found<()> {
-    let stored = stored_rows(txn)?;
-    remove_strays(txn, &stored)?;
-    repair_leases(txn, &stored)?;
-    let mut names = Names::default();
-    let mut rows = Rows { access: txn, names: &mut names };
-    let mut jobs: Vec<(Job, rows::Numbers)> = Vec::with_capacity(stored.len());
-    let mut leases = rows.leases(stored.iter().map(|(id, row)| (*id, row)))?.into_iter();
-    for (id, row) in stored {
-        let numbers = row.numbers;
-        let lease = if row.view == View::Processing { leases.next() } else { None };
-        jobs.push((rows.job(id, &row, lease)?, numbers));
-    }
-    repair_derived(txn, &mut jobs)?;
-    build_indexes(txn, &jobs)?;
-    recount(txn, &jobs)?;
-    repair_keys(txn, &jobs)?;
-    let no_error =
-        written(|out| rows::put_error(out, &Excerpt::stored("the error was lost", false)));
-    let mut errors = txn.open(ERRORS)?;
-    for (job, _) in jobs.iter().filter(|(job, _)| job.state.view() == View::Failed) {
-        if errors.get(job.id.get())?.is_none() {
-            errors.insert(job.id.get(), no_error.as_slice())?;
-        }
-    }
-    let mut meta = txn.open(META)?;
-    let last = meta.get(LAST_ID)?.map_or(0, |last| last.value());
-    let most = jobs.last().map_or(0, |(job, _)| job.id.get());
-    meta.insert(LAST_ID, last.max(most))?;
-    Ok(())
-}
-
-fn stored_rows(txn: &WriteTransaction) -> Found<BTreeMap<JobId, JobRow>> {
-    let mut found = BTreeMap::new();
-    for row in txn.open(JOBS)?.iter()? {
-        let (id, row) = row?;
-        found.insert(job_id(id.value())?, rows::job_row(row.value())?);
-    }
-    Ok(found)
-}
-
-fn remove_strays(txn: &WriteTransaction, jobs: &BTreeMap<JobId, JobRow>) -> Found<()> {
-    let there = |id: u64| JobId::new(id).is_some_and(|id| jobs.contains_key(&id));
-    for (_, table) in OF_JOBS {
-        txn.open(table)?.retain(|job, _| there(job))?;
-    }
-    let known = |key: &[u8; 16]| attempt_place(key).is_ok_and(|(job, _)| jobs.contains_key(&job));
-    txn.open(ATTEMPTS)?.retain(|key, _| known(key))?;
-    Ok(())
-}
-
-/// Removes leases of no job. A leased job whose holder is unknown gets a holder that does not
-/// exist, so that its lease expires.
-fn repair_leases(txn: &WriteTransaction, jobs: &BTreeMap<JobId, JobRow>) -> Found<()> {
-    let mut leased = txn.open(LEASED)?;
-    let held = |key: &[u8; 16]| {
-        let row = time_place(key).ok().and_then(|place| Some((place.at, jobs.get(&place.id)?)));
-        row.is_some_and(|(at, row)| row.view == View::Processing && row.at == at)
-    };
-    leased.retain(|key, _| held(key))?;
-    let nobody = WorkerId::new("nobody").map_err(bad)?;
-    for (id, row) in jobs.iter().filter(|(_, row)| row.view == View::Processing) {
-        let key = time_key(row.at, id.get());
-        if leased.get(&key)?.is_none() {
-            let holder = written(|out| rows::put_holder(out, &nobody, row.visibility_timeout));
-            leased.insert(&key, holder.as_slice())?;
-        }
-    }
-    Ok(())
-}
-
-/// What rows keep although it follows from something else: their rank, the length of their payload.
-fn repair_derived(txn: &WriteTransaction, jobs: &mut [(Job, rows::Numbers)]) -> Found<()> {
-    let (payloads, mut table) = (txn.open(PAYLOADS)?, txn.open(JOBS)?);
-    for (job, numbers) in jobs {
-        let payload = payloads.get(job.id.get())?;
-        let bytes = payload.map(|payload| u32::try_from(payload.value().len())).transpose();
-        let bytes = bytes.map_err(bad)?.unwrap_or(job.payload_bytes);
-        let derived = (Rank::of(job), bytes);
-        if (job.rank, job.payload_bytes) != derived {
-            (job.rank, job.payload_bytes) = derived;
-            let row = written(|out| rows::put_job(out, job, *numbers));
-            table.insert(job.id.get(), row.as_slice())?;
-        }
-    }
-    Ok(())
-}
-
-fn build_indexes(txn: &WriteTransaction, jobs: &[(Job, rows::Numbers)]) -> Found<()> {
-    txn.open(READY)?.retain(|_, ()| false)?;
-    txn.open(PAIRS)?.retain(|_, ()| false)?;
-    txn.open(SETTLED)?.retain(|_, ()| false)?;
-    txn.open(KEYED)?.retain(|_, ()| false)?;
-    for table in [SCHEDULED, DONE, FAILED, CANCELLED] {
-        txn.open(table)?.retain(|_, ()| false)?;
-    }
-    let mut index = Index::default();
-    for (job, numbers) in jobs {
-        index.add(job, *numbers);
-    }
-    index.write(txn)
-}
-
-fn recount(txn: &WriteTransaction, jobs: &[(Job, rows::Numbers)]) -> Found<()> {
-    let mut counted: BTreeMap<(u32, u32), Counts> = BTreeMap::new();
-    for (job, numbers) in jobs {
-        counted.entry((numbers.queue, numbers.kind)).or_default().add(job.state.view());
-    }
-    let mut counts = txn.open(COUNTS)?;
-    counts.retain(|_, _| false)?;
-    for ((queue, kind), count) in counted {
-        let row = View::ALL.map(|view| count.get(view));
-        let row = written(|out| rows::put_counts(out, &row));
-        counts.insert(&pair_key(queue, kind), row.as_slice())?;
-    }
-    Ok(())
-}
-
-/// Keys name jobs that exist and carry them, or are orphans; unfinished jobs have their keys.
-fn repair_keys(txn: &WriteTransaction, jobs: &[(Job, rows::Numbers)]) -> Found<()> {
-    let by_id: BTreeMap<JobId, &Job> = jobs.iter().map(|(job, _)| (job.id, job)).collect();
-    let mut kept: BTreeMap<IdempotencyKey, KeyRecord> = BTreeMap::new();
-    for row in txn.open(KEYS)?.iter()? {
-        let (key, row) = row?;
-        let key = IdempotencyKey::new(utf8(key.value())?).map_err(bad)?;
-        let record = rows::key_record(key.clone(), row.value())?;
-        match by_id.get(&record.job) {
-            Some(job) if job.idempotency_key.as_ref() == Some(&key) => {
-                kept.insert(key, KeyRecord { orphan_until: None, ..record });
-            }
-            None if record.orphan_until.is_some() => {
-                kept.insert(key, record);
-            }
-            _ => {}
-        }
-    }
-    for job in by_id.values().filter(|job| !job.state.name().is_finished()) {
-        let Some(key) = &job.idempotency_key else { continue };
-        kept.entry(key.clone()).or_insert_with(|| KeyRecord {
-            key: key.clone(),
-            job: job.id,
-            request: Fingerprint(0),
-            created_at: job.created_at,
-            orphan_until: None,
-        });
-    }
-    txn.open(KEYS)?.retain(|_, _| false)?;
-    txn.open(ORPHANS)?.retain(|_, ()| false)?;
-    let kept: Vec<KeyRecord> = kept.into_values().collect();
-    put_keys(txn, &kept, &[])
 }

@@ -52,7 +52,7 @@ pub enum OpenError {
     Foreign {
         /// The path of the file.
         path: PathBuf,
-        /// What it is.
+        /// Description of what the file is.
         what: String,
     },
     /// A newer version of Windlass wrote the file.
@@ -63,7 +63,7 @@ pub enum OpenError {
     Newer {
         /// The path of the file.
         path: PathBuf,
-        /// Its schema.
+        /// Version of the schema in the file.
         found: u64,
         /// The newest schema known here.
         known: u64,
@@ -76,7 +76,7 @@ pub enum OpenError {
     Older {
         /// The path of the file.
         path: PathBuf,
-        /// Its schema.
+        /// Version of the schema in the file.
         found: u64,
         /// The schema that can be read.
         known: u64,
@@ -86,7 +86,7 @@ pub enum OpenError {
     NoRoom {
         /// The path of the file.
         path: PathBuf,
-        /// What is missing.
+        /// The space that is missing, or the error of the system.
         why: String,
     },
     /// What is stored cannot be trusted.
@@ -94,7 +94,7 @@ pub enum OpenError {
     Corrupt {
         /// The path of the file.
         path: PathBuf,
-        /// What was found.
+        /// Description of the damage.
         what: String,
     },
     /// redb refused for another reason.

@@ -41,6 +41,17 @@ pub(crate) fn within(access: impl Access, ranges: &[FigureRange]) -> Found<Vec<F
     Ok(found)
 }
 
+/// The rows behind a key.
+pub(crate) fn behind(
+    access: impl Access,
+    after: Option<&FigureKey>,
+    limit: usize,
+) -> Found<Vec<FigureRow>> {
+    let after = after.map(|key| figures_key(key.span, key.slot, key.process.0));
+    let after = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+    rows(access, after, Bound::Unbounded, limit)
+}
+
 /// Every row, by key.
 pub(crate) fn all(access: impl Access) -> Found<Vec<FigureRow>> {
     rows(access, Bound::Unbounded, Bound::Unbounded, usize::MAX)

@@ -6,13 +6,14 @@ use std::ops::{Bound, ControlFlow};
 use redb::{ReadableTable, TableDefinition, Value};
 use windlass_core::store::{ByteBudget, Cursor};
 use windlass_core::{
-    Counts, Excerpt, Job, JobId, Kind, Lease, Payload, Queue, QueueName, QueueRow, QueueSettings,
-    Rank, State, View, Wall,
+    Counts, Excerpt, GroupId, Job, JobId, Kind, Lease, Payload, Queue, QueueName, QueueRow,
+    QueueSettings, Rank, State, View, Wall,
 };
 use windlass_store_file::{Heads, Pair};
 
 use crate::bytes::utf8;
 use crate::error::TxError;
+use crate::groups;
 use crate::names::Names;
 use crate::rows::{self, JobRow, QueueBytes, bad};
 use crate::sorted::get_all;
@@ -79,7 +80,9 @@ impl<A: Access> Rows<'_, A> {
 
     /// The job in a row, with its lease if it has one.
     pub(crate) fn job(&mut self, id: JobId, row: &JobRow, lease: Option<Lease>) -> Found<Job> {
-        let state = rows::state(row).or(lease.map(State::Processing));
+        let dead = row.view == View::Failed;
+        let group = if dead { groups::of_job(self.access, id)? } else { GroupId::LOST };
+        let state = rows::state(row, group).or(lease.map(State::Processing));
         let state = state.ok_or_else(|| bad(format!("job {id} is leased, but has no holder")))?;
         let (queue, kind, retry) = self.names.of(self.access, row.numbers)?;
         Ok(Job {

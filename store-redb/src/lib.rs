@@ -4,6 +4,10 @@
 //! with a sync each: when it returns, its pages and the switch to them are on disk. A second
 //! process is refused; for several on one file there is the SQLite store.
 //!
+//! In the book: [choosing a store](../../book/LIBRARY.html#choose-a-store),
+//! [running it](../../book/OPERATIONS.html#store), and what is
+//! [assumed of the disk](../../book/GUARANTEES.html#what-we-assume).
+//!
 //! ```
 //! use windlass_core::store::{Batch, Store};
 //! use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
@@ -21,17 +25,22 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod bulk;
 mod bytes;
 mod check;
+mod copy;
 mod error;
 mod figures;
 mod find;
+mod groups;
 mod index;
+mod job_row;
 mod list;
 mod names;
 mod open;
 mod overlay;
 mod reader;
+mod repair;
 mod rows;
 mod slot;
 mod sorted;

@@ -9,6 +9,7 @@ use windlass_core::{IdempotencyKey, Job, JobId, QueueName, Rank, View, Wall};
 use windlass_store_file::newest_of;
 
 use crate::find::Rows;
+use crate::groups;
 use crate::rows;
 use crate::tables::{
     Access, COUNTS, Found, JOBS, KEYED, LEASED, PAIRS, READY, SETTLED, cursor_key, job_id, job_key,
@@ -57,6 +58,11 @@ impl<A: Access> Rows<'_, A> {
         if let Some(key) = &filter.key {
             let ids = self.with_key(key)?;
             return self.named(filter, after, &ids);
+        }
+        if let Some(group) = filter.group {
+            let found = groups::newest(self.access, group, after, limit)?;
+            let ids: Vec<JobId> = found.iter().map(|place| place.id).collect();
+            return self.indexed(&ids);
         }
         let narrow = filter.queue.is_some() || filter.kind.is_some();
         let found = match filter.view {
@@ -117,7 +123,7 @@ impl<A: Access> Rows<'_, A> {
     }
 
     /// The last places of a table by time.
-    fn last<V: Value + 'static>(
+    pub(crate) fn last<V: Value + 'static>(
         &self,
         table: TableDefinition<'_, &'static [u8; 16], V>,
         after: Option<Cursor>,

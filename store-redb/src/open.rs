@@ -1,6 +1,7 @@
 //! Opening a database: for its owner alone, refused if it is not ours or newer than we are.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -13,28 +14,29 @@ use redb::{
     Builder, Database, DatabaseError, ReadableTable, StorageBackend, TableError, TableHandle,
     WriteTransaction,
 };
-use windlass_core::{View, WorkerId};
+use windlass_core::{StateName, View, WorkerId};
 use windlass_store_file::{
-    FileChanged, Sight, Watched, directory_of, make_directory, make_file, sync_directory,
+    FileChanged, FileState, Watched, directory_of, make_directory, make_file, sync_directory,
 };
 
 use crate::bytes::utf8;
 use crate::error::{OpenError, TxError};
+use crate::groups;
 use crate::overlay::Overlay;
 use crate::rows::{self, Numbers, bad};
 use crate::sorted::{get_all, put_all, replace_all};
 use crate::tables::{
-    APPLICATION, Access, FIGURES, Found, JOBS, KEYED, LAST_ID, META, OLD_READY, OLD_WAITING, PAIRS,
-    PAYLOADS, READY, SCHEMA, SETTLED, WORKERS, each_table, job_id, job_key, keyed_key,
-    missing_table, ready_key, settled_key, table_names, time_key, time_table,
+    APPLICATION, Access, BULK, COUNTS, FIGURES, Found, JOBS, KEYED, LAST_ID, META, OLD_READY,
+    OLD_WAITING, PAIRS, PAYLOADS, READY, SCHEMA, SETTLED, WORKERS, each_table, job_id, job_key,
+    keyed_key, missing_table, pair_key, ready_key, settled_key, table_names, time_key, time_table,
 };
 use crate::write::written;
 
 /// Written into every store of ours: "WDLS".
 const APPLICATION_ID: u64 = 0x5744_4c53;
 /// The steps of the schema. A step is never changed once it was released.
-const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 6] =
-    [first, second, third, fourth, fifth, sixth];
+const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 9] =
+    [first, second, third, fourth, fifth, sixth, seventh, eighth, ninth];
 /// The newest schema known here.
 const KNOWN_SCHEMA: u64 = MIGRATIONS.len() as u64;
 /// How many jobs a migration holds in memory at a time.
@@ -48,10 +50,10 @@ type Opener = dyn Fn(&Builder) -> Result<Database, OpenError> + Send + Sync;
 
 /// How to open a database, again and again.
 pub(crate) struct Source {
-    /// Where it lies, or what it is called.
+    /// The path of the file; of another disk, its name.
     pub(crate) path: PathBuf,
     open: Box<Opener>,
-    /// Whether it is a file, which can be changed with.
+    /// Whether other programs can change it: it is a file.
     is_file: bool,
     /// The file, once it was opened.
     file: Option<Watched>,
@@ -132,7 +134,7 @@ impl Source {
         self.size.store(size, Ordering::Relaxed);
     }
 
-    fn found(&self) -> Result<Option<(&Watched, Sight)>, FileChanged> {
+    fn found(&self) -> Result<Option<(&Watched, FileState)>, FileChanged> {
         let Some(file) = &self.file else { return Ok(None) };
         Ok(file.find()?.map(|found| (file, found)))
     }
@@ -375,6 +377,47 @@ fn fifth(txn: &WriteTransaction) -> Found<()> {
 /// before. Programs of earlier schemas cannot read them: this step refuses those.
 #[expect(clippy::unnecessary_wraps, reason = "a step like the others")]
 fn sixth(_: &WriteTransaction) -> Found<()> {
+    Ok(())
+}
+
+/// The seventh schema: dead letters by the group of their error.
+fn seventh(txn: &WriteTransaction) -> Found<()> {
+    groups::regroup(txn)
+}
+
+/// The eighth schema: bulk actions.
+fn eighth(txn: &WriteTransaction) -> Found<()> {
+    txn.open(BULK)?;
+    Ok(())
+}
+
+/// The ninth schema: counters hold how many jobs wait for another attempt. Rows of queues tell
+/// since when they are paused, and by whom; those of before are read as they are.
+fn ninth(txn: &WriteTransaction) -> Found<()> {
+    let mut retrying: BTreeMap<[u8; 8], u64> = BTreeMap::new();
+    let mut last = None;
+    loop {
+        let jobs = jobs_behind(txn, last)?;
+        let Some((id, _)) = jobs.last() else { break };
+        last = Some(*id);
+        for (_, row) in &jobs {
+            let row = rows::job_row(row)?;
+            if row.view.state() == StateName::Queued && row.attempts > 0 {
+                let pair = pair_key(row.numbers.queue, row.numbers.kind);
+                *retrying.entry(pair).or_default() += 1;
+            }
+        }
+    }
+    let mut table = txn.open(COUNTS)?;
+    let mut counted = Vec::new();
+    for row in table.iter()? {
+        let (pair, row) = row?;
+        counted.push((*pair.value(), rows::old_counts(row.value())?));
+    }
+    for (pair, counts) in counted {
+        let counts = counts.with_retrying(retrying.remove(&pair).unwrap_or(0));
+        table.insert(&pair, written(|out| rows::put_counts(out, &counts)).as_slice())?;
+    }
     Ok(())
 }
 

@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use windlass_core::store::{
-    Cursor, Dump, FigureRange, FigureRow, Filter, JobDetail, Marker, Page, Reader, StoreError,
-    WorkerRow,
+    BulkRow, CopyPlace, CopyRows, Cursor, Dump, FigureRange, FigureRow, Filter, JobDetail, Marker,
+    Page, PageSize, Reader, SEAL, Seal, StoreError, WorkerRow,
 };
 use windlass_core::{
-    Attempt, BatchId, Epoch, IdempotencyKey, Job, JobId, KeyRecord, Payload, QueueName, QueueRow,
-    SettingKey, SettingValue, Wall, WorkerId,
+    Attempt, BatchId, Epoch, GroupId, GroupRow, IdempotencyKey, Job, JobId, KeyRecord, Payload,
+    QueueName, QueueRow, SettingKey, SettingValue, Wall, WorkerId,
 };
 
+use crate::bulk;
 use crate::bytes::utf8;
 use crate::error::{OpenError, TxError};
 use crate::figures;
 use crate::find::Rows;
+use crate::groups;
 use crate::names::Names;
 use crate::open;
 use crate::rows::{self, bad};
@@ -36,7 +38,7 @@ pub struct RedbReader {
     opening: u64,
 }
 
-/// What is read.
+/// The database, open in this process or opened for this reader.
 #[derive(Debug)]
 enum From {
     /// The database that a store of this process has open.
@@ -122,12 +124,20 @@ impl Reader for RedbReader {
         self.read(|rows| {
             let (first, last) =
                 (attempt_key(id, Epoch::NEVER), attempt_key(id, Epoch::new(u64::MAX)));
-            rows.attempts(Bound::Included(&first), Bound::Included(&last))
+            rows.attempts(Bound::Included(&first), Bound::Included(&last), usize::MAX)
         })
     }
 
     fn workers(&mut self) -> Result<Vec<WorkerRow>, StoreError> {
         self.read(|rows| rows.workers())
+    }
+
+    fn error_groups(&mut self) -> Result<Vec<GroupRow>, StoreError> {
+        self.read(|rows| groups::all(rows.access))
+    }
+
+    fn error_group(&mut self, id: GroupId) -> Result<Option<GroupRow>, StoreError> {
+        self.read(|rows| Ok(groups::named(rows.access, &[id])?.pop().flatten()))
     }
 
     fn settings(&mut self) -> Result<Vec<(SettingKey, SettingValue)>, StoreError> {
@@ -136,6 +146,14 @@ impl Reader for RedbReader {
 
     fn figures(&mut self, ranges: &[FigureRange]) -> Result<Vec<FigureRow>, StoreError> {
         self.read(|rows| figures::within(rows.access, ranges))
+    }
+
+    fn bulk(&mut self) -> Result<Vec<BulkRow>, StoreError> {
+        self.read(|rows| bulk::all(rows.access))
+    }
+
+    fn copy_page(&mut self, after: &CopyPlace, size: PageSize) -> Result<CopyRows, StoreError> {
+        self.read(|rows| rows.copy_page(after, size))
     }
 
     fn dump(&mut self) -> Result<Dump, StoreError> {
@@ -170,9 +188,14 @@ impl<A: Access> Rows<'_, A> {
         text.map(|text| Payload::new(utf8(text.value())?).map_err(bad)).transpose()
     }
 
-    fn attempts(&self, first: Bound<&[u8; 16]>, last: Bound<&[u8; 16]>) -> Found<Vec<Attempt>> {
+    pub(crate) fn attempts(
+        &self,
+        first: Bound<&[u8; 16]>,
+        last: Bound<&[u8; 16]>,
+        limit: usize,
+    ) -> Found<Vec<Attempt>> {
         let mut found = Vec::new();
-        for row in self.access.open(ATTEMPTS)?.range::<&[u8; 16]>((first, last))? {
+        for row in self.access.open(ATTEMPTS)?.range::<&[u8; 16]>((first, last))?.take(limit) {
             let (key, row) = row?;
             let (job, epoch) = attempt_place(key.value())?;
             found.push(rows::attempt(job, epoch, row.value())?);
@@ -213,6 +236,13 @@ impl<A: Access> Rows<'_, A> {
         Ok(found)
     }
 
+    /// The mark of the store, if it has one.
+    pub(crate) fn seal(&self) -> Found<Option<Seal>> {
+        let table = self.access.open(SETTINGS)?;
+        let text = table.get(SEAL.as_bytes())?;
+        text.map(|text| Ok(Seal::parse(utf8(text.value())?))).transpose()
+    }
+
     fn key_records(&self) -> Found<Vec<KeyRecord>> {
         let mut found = Vec::new();
         for row in self.access.open(KEYS)?.iter()? {
@@ -244,11 +274,13 @@ impl<A: Access> Rows<'_, A> {
             jobs: jobs?,
             queues: self.all_queues()?,
             keys: self.key_records()?,
-            attempts: self.attempts(Bound::Unbounded, Bound::Unbounded)?,
+            attempts: self.attempts(Bound::Unbounded, Bound::Unbounded, usize::MAX)?,
             workers: self.workers()?,
             settings: self.settings()?,
             markers: self.markers()?,
             figures: figures::all(self.access)?,
+            groups: groups::all(self.access)?,
+            bulk: bulk::all(self.access)?,
         })
     }
 

@@ -1,193 +1,20 @@
-//! Rows as bytes, and back. Each starts with its version; what cannot be read back is reported as
-//! corruption.
+//! Rows as bytes, and back; those of jobs are in `job_row.rs`. Each starts with its version; what
+//! cannot be read back is reported as corruption.
 
 use windlass_core::store::{Instance, Marker, Worker, WorkerKind};
 use windlass_core::{
     Attempt, AttemptOutcome, BatchId, Counts, Demand, Epoch, Excerpt, Fingerprint, IdempotencyKey,
-    Job, JobId, JobTimeout, KeyRecord, LastVerdict, LeaseLength, MaxQueued, MaxRetries, MaxRunning,
-    Millis, Priority, ProcessId, Rank, State, View, Wall, WorkerId,
+    JobId, JobTimeout, KeyRecord, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Millis, Pause,
+    ProcessId, View, Wall, WorkerId,
 };
 
-use crate::bytes::{Bytes, put, put_signed, put_text, put_wide};
+use crate::bytes::{Bytes, put, put_signed, put_text};
 use crate::error::TxError;
+pub(crate) use crate::job_row::{JobRow, Numbers, job_row, put_job, put_second_job, state};
 use crate::tables::{Found, job_id};
 
 /// The version of a row, unless its kind has had several.
-const VERSION: u8 = 1;
-/// The form of a job's row since the third schema.
-const JOB_VERSION: u8 = 2;
-
-/// What the second byte of a job's row says beside its view.
-const STARTED: u8 = 0x10;
-const TIMEOUT: u8 = 0x20;
-const KEY: u8 = 0x40;
-/// The rank is written out, because it does not follow from the priority and `run_at`.
-const RANKED: u8 = 0x80;
-const VIEW: u8 = 0x0f;
-
-/// A job's row: names by number, and without the holder of its lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct JobRow {
-    pub(crate) view: View,
-    /// The instant it is ordered by in its view.
-    pub(crate) at: Wall,
-    pub(crate) spent: Option<LastVerdict>,
-    pub(crate) payload_bytes: u32,
-    pub(crate) numbers: Numbers,
-    pub(crate) priority: Priority,
-    /// Its rank, but for the id.
-    pub(crate) class: i16,
-    pub(crate) turn: u64,
-    pub(crate) due: Wall,
-    pub(crate) attempts: u32,
-    pub(crate) max_retries: MaxRetries,
-    pub(crate) epoch: Epoch,
-    pub(crate) generation: u32,
-    pub(crate) visibility_timeout: LeaseLength,
-    pub(crate) timeout: Option<JobTimeout>,
-    pub(crate) created_at: Wall,
-    pub(crate) run_at: Wall,
-    pub(crate) updated_at: Wall,
-    pub(crate) started_at: Option<Wall>,
-    pub(crate) idempotency_key: Option<IdempotencyKey>,
-}
-
-impl JobRow {
-    /// The rank of the job, whose id is the key of the row.
-    pub(crate) fn rank(&self, id: JobId) -> Rank {
-        Rank { class: self.class, turn: self.turn, due: self.due, id }
-    }
-}
-
-/// What a job's row refers to by number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Numbers {
-    pub(crate) queue: u32,
-    pub(crate) kind: u32,
-    pub(crate) retry: u32,
-}
-
-/// Writes a job's row. What changes with a step of the job has always the same length.
-pub(crate) fn put_job(out: &mut Vec<u8>, job: &Job, numbers: Numbers) {
-    let view = job.state.view();
-    let Rank { class, turn, due, .. } = job.rank;
-    let plain = (class, turn, due) == (-job.priority.get(), 0, job.run_at);
-    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-    out.push(JOB_VERSION);
-    let flags = flag(job.started_at.is_some(), STARTED)
-        | flag(job.timeout.is_some(), TIMEOUT)
-        | flag(job.idempotency_key.is_some(), KEY)
-        | flag(!plain, RANKED);
-    out.push(u8::try_from(view.index()).unwrap_or(VIEW) | flags);
-    // A done job needs none: its token was used to complete it.
-    let spent = job.state.spent().filter(|_| view != View::Done);
-    out.push(spent.map_or(0, |spent| 1 + code(&LastVerdict::ALL, &spent)));
-    put(out, job.payload_bytes.into());
-    put(out, numbers.queue.into());
-    put(out, numbers.kind.into());
-    put(out, numbers.retry.into());
-    put_signed(out, job.priority.get().into());
-    put(out, job.attempts.into());
-    put(out, job.max_retries.get().into());
-    put(out, job.epoch.get());
-    put(out, job.generation.into());
-    put(out, job.visibility_timeout.get());
-    if let Some(timeout) = job.timeout {
-        put(out, timeout.get());
-    }
-    let created = job.created_at.get();
-    put_signed(out, created);
-    put_wide(out, job.run_at.get().wrapping_sub(created));
-    put_wide(out, job.updated_at.get().wrapping_sub(created));
-    put_wide(out, job.started_at.map_or(0, |at| at.get().wrapping_sub(created)));
-    put_wide(out, job.index_key().at.get().wrapping_sub(created));
-    if !plain {
-        put_signed(out, class.into());
-        put(out, turn);
-        put_wide(out, due.get().wrapping_sub(created));
-    }
-    if let Some(key) = &job.idempotency_key {
-        out.extend_from_slice(key.as_str().as_bytes());
-    }
-}
-
-/// Reads a job's row.
-pub(crate) fn job_row(row: &[u8]) -> Found<JobRow> {
-    let mut bytes = of_version(row, JOB_VERSION)?;
-    let flags = bytes.byte()?;
-    let spent = bytes.byte()?.checked_sub(1);
-    let payload_bytes = bytes.small()?;
-    let numbers = Numbers { queue: bytes.small()?, kind: bytes.small()?, retry: bytes.small()? };
-    let priority = Priority::new(short(bytes.signed()?)?).map_err(bad)?;
-    let attempts = bytes.small()?;
-    let max_retries = MaxRetries::new(bytes.small()?).map_err(bad)?;
-    let epoch = Epoch::new(bytes.number()?);
-    let generation = bytes.small()?;
-    let visibility_timeout = LeaseLength::new(bytes.number()?).map_err(bad)?;
-    let timeout = if flags & TIMEOUT == 0 { None } else { Some(bytes.number()?) };
-    let created = bytes.signed()?;
-    let instant =
-        |bytes: &mut Bytes<'_>| bytes.signed().map(|since| Wall::new(created.wrapping_add(since)));
-    let (run_at, updated_at) = (instant(&mut bytes)?, instant(&mut bytes)?);
-    let (started_at, at) = (instant(&mut bytes)?, instant(&mut bytes)?);
-    let (class, turn, due) = if flags & RANKED == 0 {
-        (-priority.get(), 0, run_at)
-    } else {
-        (short(bytes.signed()?)?, bytes.number()?, instant(&mut bytes)?)
-    };
-    let key = if flags & KEY == 0 { None } else { Some(bytes.rest()?) };
-    bytes.end()?;
-    Ok(JobRow {
-        view: view(flags & VIEW)?,
-        at,
-        spent: spent.map(|code| coded(&LastVerdict::ALL, code, "verdict")).transpose()?,
-        payload_bytes,
-        numbers,
-        priority,
-        class,
-        turn,
-        due,
-        attempts,
-        max_retries,
-        epoch,
-        generation,
-        visibility_timeout,
-        timeout: timeout.map(JobTimeout::new).transpose().map_err(bad)?,
-        created_at: Wall::new(created),
-        run_at,
-        updated_at,
-        started_at: Some(started_at).filter(|_| flags & STARTED != 0),
-        idempotency_key: key.map(IdempotencyKey::new).transpose().map_err(bad)?,
-    })
-}
-
-/// Converts a job's row of the first two schemas: the length of the payload is inserted behind the
-/// first three bytes. In those schemas the rank follows from the priority and `run_at`, so it takes
-/// no bytes.
-pub(crate) fn put_second_job(out: &mut Vec<u8>, row: &[u8], payload_bytes: u32) -> Found<()> {
-    let mut bytes = versioned(row)?;
-    let (flags, spent) = (bytes.byte()?, bytes.byte()?);
-    if flags & RANKED != 0 {
-        return Err(bad(format!("{flags:#04x} are no flags of the second schema")));
-    }
-    out.extend_from_slice(&[JOB_VERSION, flags, spent]);
-    put(out, payload_bytes.into());
-    out.extend_from_slice(bytes.0);
-    Ok(())
-}
-
-/// The state of a job that is not leased.
-pub(crate) fn state(row: &JobRow) -> Option<State> {
-    let (finished_at, spent) = (row.at, row.spent);
-    match row.view {
-        View::Queued => Some(State::Queued { ready: true, spent }),
-        View::Scheduled => Some(State::Queued { ready: false, spent }),
-        View::Processing => None,
-        View::Done => Some(State::Done { finished_at }),
-        View::Failed => Some(State::Failed { finished_at, spent }),
-        View::Cancelled => Some(State::Cancelled { finished_at, spent }),
-    }
-}
+pub(crate) const VERSION: u8 = 1;
 
 /// The holder of a lease and its length.
 pub(crate) fn put_holder(out: &mut Vec<u8>, worker: &WorkerId, length: LeaseLength) {
@@ -282,9 +109,9 @@ pub(crate) fn key_record(key: IdempotencyKey, row: &[u8]) -> Found<KeyRecord> {
 }
 
 /// A queue without its name; its retry policy by number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct QueueBytes {
-    pub(crate) paused: bool,
+    pub(crate) paused: Option<Pause>,
     pub(crate) max_queued: Option<MaxQueued>,
     pub(crate) concurrency: Option<MaxRunning>,
     pub(crate) visibility_timeout: Option<LeaseLength>,
@@ -295,7 +122,7 @@ pub(crate) struct QueueBytes {
 
 pub(crate) fn put_queue(out: &mut Vec<u8>, queue: &QueueBytes) {
     out.push(VERSION);
-    out.push(queue.paused.into());
+    put_pause(out, queue.paused.as_ref());
     let mut maybe = |number: Option<u64>| put_optional(out, number, put);
     maybe(queue.max_queued.map(MaxQueued::get));
     maybe(queue.concurrency.map(|most| most.get().into()));
@@ -310,7 +137,7 @@ pub(crate) fn queue(row: &[u8]) -> Found<QueueBytes> {
     let number = |bytes: &mut Bytes<'_>| Ok(bytes.number()?);
     let small = |bytes: &mut Bytes<'_>| Ok(bytes.small()?);
     let queue = QueueBytes {
-        paused: truth(&mut bytes)?,
+        paused: pause(&mut bytes)?,
         max_queued: optional(&mut bytes, number)?.map(MaxQueued::new).transpose().map_err(bad)?,
         concurrency: optional(&mut bytes, small)?.map(MaxRunning::new).transpose().map_err(bad)?,
         visibility_timeout: optional(&mut bytes, number)?
@@ -325,21 +152,61 @@ pub(crate) fn queue(row: &[u8]) -> Found<QueueBytes> {
     Ok(queue)
 }
 
-pub(crate) fn put_counts(out: &mut Vec<u8>, counts: &[u64; View::ALL.len()]) {
-    out.push(VERSION);
-    for count in counts {
-        put(out, *count);
+/// Nothing is known of a pause of before the ninth schema: it is written as it was then.
+fn put_pause(out: &mut Vec<u8>, pause: Option<&Pause>) {
+    match pause {
+        None => out.push(0),
+        Some(Pause { at: None, by: None }) => out.push(1),
+        Some(Pause { at, by }) => {
+            out.push(2);
+            put_optional(out, *at, |out, at| put_signed(out, at.get()));
+            put_optional(out, by.as_deref(), put_text);
+        }
     }
+}
+
+fn pause(bytes: &mut Bytes<'_>) -> Found<Option<Pause>> {
+    match bytes.byte()? {
+        0 => Ok(None),
+        1 => Ok(Some(Pause::default())),
+        2 => {
+            let at = optional(bytes, |bytes| Ok(Wall::new(bytes.signed()?)))?;
+            let by = optional(bytes, |bytes| Ok(bytes.text()?.into()))?;
+            Ok(Some(Pause { at, by }))
+        }
+        other => Err(TxError::BadRow(format!("{other} is no state of a queue"))),
+    }
+}
+
+pub(crate) fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
+    out.push(VERSION);
+    for view in View::ALL {
+        put(out, counts.get(view));
+    }
+    put(out, counts.retrying());
 }
 
 pub(crate) fn counts(row: &[u8]) -> Found<Counts> {
     let mut bytes = versioned(row)?;
-    let mut counts = [0; View::ALL.len()];
-    for count in &mut counts {
+    let counts = views(&mut bytes)?.with_retrying(bytes.number()?);
+    bytes.end()?;
+    Ok(counts)
+}
+
+/// Counters as they were written before the ninth schema: none is retrying.
+pub(crate) fn old_counts(row: &[u8]) -> Found<Counts> {
+    let mut bytes = versioned(row)?;
+    let counts = views(&mut bytes)?;
+    bytes.end()?;
+    Ok(counts)
+}
+
+fn views(bytes: &mut Bytes<'_>) -> Found<Counts> {
+    let mut views = [0; View::ALL.len()];
+    for count in &mut views {
         *count = bytes.number()?;
     }
-    bytes.end()?;
-    Ok(Counts::new(counts))
+    Ok(Counts::new(views))
 }
 
 /// A worker as it was last seen; its id is its key.
@@ -430,11 +297,11 @@ pub(crate) fn bad(error: impl std::fmt::Display) -> TxError {
     TxError::BadRow(error.to_string())
 }
 
-fn versioned(row: &[u8]) -> Found<Bytes<'_>> {
+pub(crate) fn versioned(row: &[u8]) -> Found<Bytes<'_>> {
     of_version(row, VERSION)
 }
 
-fn of_version(row: &[u8], version: u8) -> Found<Bytes<'_>> {
+pub(crate) fn of_version(row: &[u8], version: u8) -> Found<Bytes<'_>> {
     let mut bytes = Bytes(row);
     match bytes.byte()? {
         found if found == version => Ok(bytes),
@@ -464,22 +331,13 @@ fn truth(bytes: &mut Bytes<'_>) -> Found<bool> {
     }
 }
 
-fn short(number: i64) -> Found<i16> {
-    i16::try_from(number).map_err(bad)
-}
-
-fn view(code: u8) -> Found<View> {
-    let found = View::from_index(code.into());
-    found.ok_or_else(|| TxError::BadRow(format!("{code} is no view")))
-}
-
 /// The code of a thing in a list of all, which are few.
-fn code<T: PartialEq>(all: &[T], one: &T) -> u8 {
+pub(crate) fn code<T: PartialEq>(all: &[T], one: &T) -> u8 {
     let at = all.iter().position(|other| other == one);
     at.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)
 }
 
-fn coded<T: Copy>(all: &[T], code: u8, what: &str) -> Found<T> {
+pub(crate) fn coded<T: Copy>(all: &[T], code: u8, what: &str) -> Found<T> {
     let found = all.get(usize::from(code));
     found.copied().ok_or_else(|| TxError::BadRow(format!("{code} is no {what}")))
 }

@@ -1,9 +1,13 @@
 //! Every row comes back as it went, and damaged ones are refused.
 
 use proptest::prelude::*;
-use windlass_core::{Kind, Kinds, Lease, QueueName, Queues, RetryPolicy};
+use windlass_core::{
+    GroupId, Job, Kind, Kinds, LastVerdict, Lease, Priority, QueueName, Queues, Rank, RetryPolicy,
+    State,
+};
 
 use super::*;
+use crate::job_row::{JOB_VERSION, RANKED};
 
 fn job() -> impl Strategy<Value = Job> {
     let words = (
@@ -17,7 +21,7 @@ fn job() -> impl Strategy<Value = Job> {
         prop::option::of(1..=604_800_000_u64),
     );
     let instants = (any::<i64>(), any::<i64>(), any::<i64>(), prop::option::of(any::<i64>()));
-    // In one half of the cases a rank that does not follow from the priority and `run_at`.
+    // In one half of the cases a rank that is written out.
     let rank = prop::option::of((any::<i16>(), any::<u64>(), any::<i64>()));
     let beside = (prop::option::of("[!-~]{1,40}"), rank, any::<u32>());
     (words, instants, states(), beside).prop_map(
@@ -61,16 +65,16 @@ fn retry() -> RetryPolicy {
 }
 
 fn states() -> impl Strategy<Value = State> {
-    let spent = prop::option::of(prop::sample::select(&LastVerdict::ALL[..]));
-    (0..6, any::<i64>(), spent).prop_map(|(which, at, spent)| {
+    let last_verdict = prop::option::of(prop::sample::select(&LastVerdict::ALL[..]));
+    (0..6, any::<i64>(), last_verdict).prop_map(|(which, at, last_verdict)| {
         let at = Wall::new(at);
         match which {
-            0 => State::Queued { ready: true, spent },
-            1 => State::Queued { ready: false, spent },
+            0 => State::Queued { ready: true, last_verdict },
+            1 => State::Queued { ready: false, last_verdict },
             2 => State::Processing(lease(at)),
             3 => State::Done { finished_at: at },
-            4 => State::Failed { finished_at: at, spent },
-            _ => State::Cancelled { finished_at: at, spent },
+            4 => State::Failed { finished_at: at, last_verdict, group: GroupId([7; 16]) },
+            _ => State::Cancelled { finished_at: at, last_verdict },
         }
     })
 }
@@ -121,7 +125,8 @@ proptest! {
         prop_assert_eq!(found.view, job.state.view());
         prop_assert_eq!(found.at, job.index_key().at);
         if job.lease().is_none() {
-            prop_assert_eq!(state(&found), Some(job.state.clone()));
+            let group = job.state.group().unwrap_or(GroupId::LOST);
+            prop_assert_eq!(state(&found, group), Some(job.state.clone()));
         }
         prop_assert_eq!(found.priority, job.priority);
         prop_assert_eq!(found.rank(job.id), job.rank);
@@ -222,12 +227,14 @@ proptest! {
 
     #[test]
     fn a_queue_and_its_counters_come_back_as_they_went(
-        paused: bool, most in prop::option::of(1..=1_000_000_u32), retry: Option<u32>,
+        at in prop::option::of(any::<Option<i64>>()), by in prop::option::of(".{0,9}"),
+        most in prop::option::of(1..=1_000_000_u32), retry: Option<u32>,
         millis in prop::option::of(1_000..=43_200_000_u64), counts: [u64; 6],
+        retrying: u64,
         retries in prop::option::of(0..=1_000_u32),
     ) {
         let queue = QueueBytes {
-            paused,
+            paused: at.map(|at| Pause { at: at.map(Wall::new), by: by.map(Into::into) }),
             max_queued: most.map(|most| MaxQueued::new(most.into()).expect("it is in bounds")),
             concurrency: most.map(|most| MaxRunning::new(most).expect("it is in bounds")),
             visibility_timeout: millis.map(|n| LeaseLength::new(n).expect("it is in bounds")),
@@ -237,8 +244,9 @@ proptest! {
         };
         let row = written(|out| put_queue(out, &queue));
         check(&row, &queue, true, super::queue)?;
+        let counts = Counts::new(counts).with_retrying(retrying);
         let row = written(|out| put_counts(out, &counts));
-        check(&row, &Counts::new(counts), true, super::counts)?;
+        check(&row, &counts, true, super::counts)?;
     }
 
     #[test]
@@ -273,11 +281,20 @@ proptest! {
         let _ = key_record(key, &row);
         let _ = queue(&row);
         let _ = counts(&row);
+        let _ = old_counts(&row);
         let _ = worker(id(), &row);
         let _ = marker(1, &row);
         let _ = holder(&row, None);
         let _ = error(&row);
     }
+}
+
+#[test]
+fn a_pause_that_the_eighth_schema_has_written_is_one_of_which_nothing_is_known() {
+    let row = queue(&[VERSION, 1, 0, 0, 0, 0, 0, 0]).expect("the row is sound");
+    assert_eq!(row.paused, Some(Pause::default()));
+    let row = queue(&[VERSION, 0, 0, 0, 0, 0, 0, 0]).expect("the row is sound");
+    assert_eq!(row.paused, None);
 }
 
 /// Written by the code of the second schema: priority -5, a timeout, a key, due at once.
@@ -294,7 +311,7 @@ fn a_row_that_the_second_schema_has_written_is_converted() {
     let expected = JobRow {
         view: View::Queued,
         at: now,
-        spent: None,
+        last_verdict: None,
         payload_bytes: 300,
         numbers: Numbers { queue: 1, kind: 1, retry: 1 },
         priority: priority(-5),
@@ -326,7 +343,7 @@ fn a_row_keeps_its_length_when_its_job_is_claimed_and_done() {
         kind: Kind::default(),
         priority: Priority::DEFAULT,
         rank: Rank::new(Priority::DEFAULT, now, JobId::FIRST),
-        state: State::Queued { ready: true, spent: None },
+        state: State::Queued { ready: true, last_verdict: None },
         attempts: 0,
         max_retries: MaxRetries::DEFAULT,
         epoch: Epoch::NEVER,

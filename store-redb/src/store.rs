@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redb::{Durability, StorageBackend, WriteTransaction};
-use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Store, StoreError};
+use windlass_core::store::{Batch, Cause, CommitError, Outcomes, Seal, Store, StoreError};
 use windlass_core::{Apply, ApplyStep, BatchId, Wall};
 use windlass_store_file::{Cache, FileChanged, Pair, leave_reserve};
 
@@ -29,6 +29,9 @@ pub struct RedbStore {
     pub(crate) source: Source,
     pub(crate) slot: Arc<Slot>,
     names: Names,
+    /// The mark of the store; the outer `None` if it has to be read.
+    #[expect(clippy::option_option, reason = "the outer one says whether it was read")]
+    seal: Option<Option<Seal>>,
     /// Only this process writes to the open file, so this is valid until a transaction fails.
     pub(crate) cache: Cache,
 }
@@ -51,7 +54,7 @@ impl RedbStore {
     fn from(mut source: Source) -> Result<Self, OpenError> {
         let slot = Arc::new(Slot::default());
         slot.fill(source.open()?);
-        Ok(Self { source, slot, names: Names::default(), cache: Cache::default() })
+        Ok(Self { source, slot, names: Names::default(), seal: None, cache: Cache::default() })
     }
 
     /// The path of the file.
@@ -133,7 +136,22 @@ impl RedbStore {
     /// Clears the caches of what may not be in the file.
     fn clear_caches(&mut self) {
         self.names.clear();
-        self.cache.forget();
+        self.cache.clear();
+        self.seal = None;
+    }
+
+    /// The mark of the store. Only this process writes to the open file, so it is read once.
+    fn seal(&mut self) -> Result<Option<&Seal>, CommitError> {
+        if self.seal.is_none() {
+            let names = &mut self.names;
+            let read = self.slot.read(|txn, _| Rows { access: txn, names }.seal());
+            self.seal = Some(read.map_err(|error| match error {
+                StoreError::Busy(cause) => CommitError::NotCommitted(cause),
+                StoreError::Fatal(cause) => CommitError::Fatal { cause, outcomes: None },
+                StoreError::Corrupt(cause) => CommitError::Corrupt(cause),
+            })?);
+        }
+        Ok(self.seal.as_ref().and_then(Option::as_ref))
     }
 
     /// Closes the file after an error and returns what is known of the batch.
@@ -215,6 +233,12 @@ impl Store for RedbStore {
 
     fn commit(&mut self, now: Wall, batch: &Batch) -> Result<Outcomes, CommitError> {
         leave_reserve(&self.source.path, batch)?;
+        let seal = self.seal()?;
+        batch.check_seal(seal)?;
+        if batch.sets_seal() {
+            // It is read again.
+            self.seal = None;
+        }
         self.run(now, batch).or_else(|failure| self.fail(failure, batch.id))
     }
 

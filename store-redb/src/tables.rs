@@ -10,7 +10,7 @@ use redb::{
     TableDefinition, TableHandle, Value, WriteTransaction,
 };
 use windlass_core::store::{Cursor, FigureKey};
-use windlass_core::{Epoch, JobId, ProcessId, Rank, Span, View, Wall};
+use windlass_core::{Epoch, GroupId, JobId, ProcessId, Rank, Span, View, Wall};
 use windlass_store_file::Pair;
 
 use crate::error::TxError;
@@ -78,6 +78,17 @@ pub(crate) const MARKERS: TableDefinition<u64, Raw> = TableDefinition::new("mark
 /// Figures by span, slot and process.
 pub(crate) const FIGURES: TableDefinition<&[u8; 17], Raw> = TableDefinition::new("figures");
 
+/// The error group of each dead letter, by job.
+pub(crate) const DEAD_LETTERS: TableDefinition<u64, &[u8; 16]> =
+    TableDefinition::new("dead_letters");
+/// Dead letters by error group and instant: lists seek here.
+pub(crate) const GROUPED: TableDefinition<&[u8; 32], ()> = TableDefinition::new("grouped");
+/// Error groups by id.
+pub(crate) const ERROR_GROUPS: TableDefinition<&[u8; 16], Raw> =
+    TableDefinition::new("error_groups");
+/// Bulk action by id.
+pub(crate) const BULK: TableDefinition<u32, Raw> = TableDefinition::new("bulk");
+
 /// Jobs by an instant.
 pub(crate) type TimeTable = TableDefinition<'static, &'static [u8; 16], ()>;
 
@@ -92,7 +103,8 @@ macro_rules! each_table {
         $crate::tables::each_table!(
             $run, META, JOBS, PAYLOADS, RESULTS, PROGRESS, ERRORS, ATTEMPTS, READY, PAIRS,
             SETTLED, KEYED, SCHEDULED, LEASED, DONE, FAILED, CANCELLED, COUNTS, KEYS, ORPHANS,
-            QUEUES, NUMBERS, NAMES, WORKERS, SETTINGS, MARKERS, FIGURES
+            QUEUES, NUMBERS, NAMES, WORKERS, SETTINGS, MARKERS, FIGURES,
+            DEAD_LETTERS, GROUPED, ERROR_GROUPS, BULK
         )
     };
     ($run:ident, $($table:ident),*) => { $($run!($crate::tables::$table);)* };
@@ -232,6 +244,14 @@ pub(crate) fn settled_key(queue: u32, kind: u32, view: View, place: [u8; 16]) ->
     key[..8].copy_from_slice(&pair_key(queue, kind));
     key[8] = u8::try_from(view.index()).unwrap_or(u8::MAX);
     key[9..].copy_from_slice(&place);
+    key
+}
+
+/// A key that sorts as (error group, instant, id) do.
+pub(crate) fn grouped_key(group: GroupId, place: [u8; 16]) -> [u8; 32] {
+    let mut key = [0; 32];
+    key[..16].copy_from_slice(&group.0);
+    key[16..].copy_from_slice(&place);
     key
 }
 

@@ -4,20 +4,21 @@
 //! and keys that were replaced and removed, without another read.
 
 use std::fmt::Display;
-use std::ops::ControlFlow;
 
 use redb::{ReadableTable, Table, WriteTransaction};
 use windlass_core::store::{Changes, CountDelta, Doc, Moved};
 use windlass_core::{
-    Epoch, IdempotencyKey, JobId, KeyRecord, Queue, QueueName, View, Wall, WorkerId,
+    Counts, Epoch, IdempotencyKey, JobId, KeyRecord, Queue, QueueName, View, Wall, WorkerId,
 };
 
+use crate::bulk;
 use crate::bytes::utf8;
 use crate::figures;
+use crate::groups;
 use crate::index::Index;
 use crate::names::Names;
 use crate::rows::{self, QueueBytes, Seen, bad};
-use crate::sorted::{get_all, put_all, remove_all, replace_all};
+use crate::sorted::{put_all, remove_all, replace_all};
 use crate::tables::{
     ATTEMPTS, Access, COUNTS, ERRORS, Found, JOBS, KEYS, LAST_ID, MARKERS, META, ORPHANS, PAYLOADS,
     PROGRESS, QUEUES, RESULTS, SETTINGS, WORKERS, attempt_key, orphan_key, pair_key,
@@ -41,6 +42,13 @@ pub(crate) fn write(
     put_settings(txn, changes)?;
     put_workers(txn, changes, now)?;
     figures::write(txn, changes)?;
+    groups::write(txn, changes)?;
+    bulk::write(txn, changes)?;
+    if let Some(next) = changes.next_id {
+        let mut meta = txn.open(META)?;
+        let last = meta.get(LAST_ID)?.map_or(0, |last| last.value());
+        meta.insert(LAST_ID, last.max(next.get() - 1))?;
+    }
     if let Some(marker) = &changes.marker {
         let row = written(|out| rows::put_marker(out, marker));
         txn.open(MARKERS)?.insert(marker.batch.process.0, row.as_slice())?;
@@ -52,7 +60,7 @@ fn put_queue(txn: &WriteTransaction, names: &mut Names, queue: &Queue) -> Found<
     let number = names.queues.ensure(txn, &queue.name)?;
     let settings = &queue.settings;
     let row = QueueBytes {
-        paused: queue.paused,
+        paused: queue.paused.clone(),
         max_queued: settings.max_queued,
         concurrency: settings.concurrency,
         visibility_timeout: settings.visibility_timeout,
@@ -233,34 +241,42 @@ fn add_counts(txn: &WriteTransaction, names: &mut Names, deltas: &[CountDelta]) 
         return Ok(());
     }
     let mut changes = Vec::with_capacity(deltas.len());
-    for CountDelta { queue, kind, by } in deltas {
+    for CountDelta { queue, kind, by, retrying } in deltas {
         let queue = names.queues.ensure(txn, queue)?;
-        changes.push((pair_key(queue, names.kinds.ensure(txn, kind)?), by));
+        changes.push((pair_key(queue, names.kinds.ensure(txn, kind)?), by, *retrying));
     }
-    changes.sort_unstable_by_key(|(key, _)| *key);
-    let keys: Vec<[u8; 8]> = changes.iter().map(|(key, _)| *key).collect();
+    changes.sort_unstable_by_key(|(key, ..)| *key);
     let mut table = txn.open(COUNTS)?;
-    let mut stored = Vec::with_capacity(keys.len());
-    get_all(&table, &keys, |row| {
-        stored.push(row.map(rows::counts).transpose()?.unwrap_or_default());
-        Ok(ControlFlow::Continue(()))
-    })?;
     let mut row = Vec::new();
-    for ((key, by), stored) in changes.iter().zip(stored) {
-        let counts = View::ALL.map(|view| {
-            let count = stored.get(view).cast_signed().saturating_add(by[view.index()]);
-            u64::try_from(count).unwrap_or(0)
-        });
-        // A row of zeros means the same as none: kinds without jobs leave nothing behind.
-        if counts == [0; View::ALL.len()] {
-            table.remove(key)?;
-        } else {
-            row.clear();
-            rows::put_counts(&mut row, &counts);
-            table.insert(key, row.as_slice())?;
+    for (key, by, retrying) in changes {
+        // Most are there and stay: these are read and replaced with one descent.
+        let mut stored = table.get_mut(&key)?;
+        let before = stored.as_ref().map(|row| rows::counts(row.value())).transpose()?;
+        let after = sum(&before.unwrap_or_default(), by, retrying);
+        row.clear();
+        rows::put_counts(&mut row, &after);
+        match &mut stored {
+            // A row of zeros means the same as none: kinds without jobs leave nothing behind.
+            _ if after.all() == 0 => {
+                drop(stored);
+                table.remove(&key)?;
+            }
+            Some(stored) => stored.insert(row.as_slice())?,
+            None => {
+                drop(stored);
+                table.insert(&key, row.as_slice())?;
+            }
         }
     }
     Ok(())
+}
+
+/// Counters as they are after a change.
+fn sum(before: &Counts, by: &[i64; View::ALL.len()], retrying: i64) -> Counts {
+    let sum =
+        |count: u64, by: i64| u64::try_from(count.cast_signed().saturating_add(by)).unwrap_or(0);
+    let views = View::ALL.map(|view| sum(before.get(view), by[view.index()]));
+    Counts::new(views).with_retrying(sum(before.retrying(), retrying))
 }
 
 fn put_settings(txn: &WriteTransaction, changes: &Changes) -> Found<()> {

@@ -45,7 +45,7 @@ impl Victim {
         dump.expect("a healthy store can be read")
     }
 
-    /// Nothing is acknowledged, now or later; the message names the file and what became of it.
+    /// Nothing is acknowledged, now or later; the message names the file and what happened to it.
     #[track_caller]
     fn assert_stopped(&mut self, what: &str) {
         let error = self.enqueue().expect_err("it is not acknowledged");
@@ -131,7 +131,7 @@ fn a_store_that_was_made_read_only_stops_until_it_can_be_written() {
 
 /// redb itself cuts its file: when pages are checked, and when they are given back.
 #[test]
-fn a_store_that_was_verified_or_mended_goes_on() {
+fn a_store_that_was_verified_or_repaired_goes_on() {
     let mut victim = Victim::new();
     for _ in 0..3 {
         victim.enqueue().expect("it takes jobs");

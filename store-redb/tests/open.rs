@@ -68,7 +68,7 @@ fn a_second_opener_is_refused_until_the_first_is_gone() {
 }
 
 #[test]
-fn a_reader_left_behind_does_not_keep_the_file_from_being_opened_anew() {
+fn a_reader_left_behind_does_not_keep_the_file_from_being_reopened() {
     let dir = dir();
     let mut store = filled(&dir.path().join("jobs.redb"));
     let mut reader = store.reader().expect("it is open");
@@ -148,10 +148,10 @@ fn a_newer_schema_is_refused() {
     let path = dir.path().join("jobs.redb");
     drop(filled(&path));
     tamper(&path, |txn| {
-        txn.open_table(META).expect("it opens").insert(&b"schema"[..], 7).expect("it is put");
+        txn.open_table(META).expect("it opens").insert(&b"schema"[..], 1_000).expect("it is put");
     });
     let error = refused(&path);
-    assert!(matches!(error, OpenError::Newer { found: 7, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Newer { found: 1_000, .. }), "{error:?}");
     assert!(error.to_string().contains("newer Windlass"), "{error}");
 }
 
@@ -201,7 +201,7 @@ fn check_repaired(what: &str, damage: impl FnOnce(&WriteTransaction)) {
 }
 
 #[test]
-fn damage_to_what_is_derived_from_rows_is_found_and_mended() {
+fn damage_to_what_is_derived_from_rows_is_found_and_repaired() {
     check_repaired("a ready job that is not indexed", |txn| {
         let mut ready = txn.open_table(READY).expect("it opens");
         ready.pop_first().expect("it goes").expect("there is one");

@@ -14,7 +14,7 @@ pub(crate) struct FileId(usize);
 pub enum FileKind {
     /// The database itself.
     Database,
-    /// Its write-ahead log.
+    /// `-wal`, the write-ahead log.
     Log,
     /// A rollback journal.
     Journal,
@@ -67,7 +67,7 @@ pub enum Fault {
     LyingSync,
 }
 
-/// When something goes wrong.
+/// A fault, and the calls it is injected into.
 #[derive(Debug, Clone, Copy)]
 pub struct Breakdown {
     fault: Fault,
@@ -94,7 +94,7 @@ impl Breakdown {
         Self { on: Some(kind), ..self }
     }
 
-    /// From then on every such call fails, until the disk is mended.
+    /// From then on every such call fails, until the disk is repaired.
     #[must_use]
     pub fn lasting(self) -> Self {
         Self { lasting: true, ..self }
@@ -206,7 +206,7 @@ impl State {
         self.fired = 0;
     }
 
-    pub(crate) fn mend(&mut self) {
+    pub(crate) fn clear_breakdown(&mut self) {
         self.breakdown = None;
     }
 
@@ -231,7 +231,7 @@ impl State {
         build(&self.log[..at], fate)
     }
 
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
 }

@@ -1,4 +1,4 @@
-//! What a crash leaves of a log of operations. Safe code only; the model is told in `lib.rs`.
+//! What a crash leaves of a log of operations. Safe code only; `lib.rs` describes the model.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,5 @@
 //! A disk that loses what was not synced, for the crash tests of the SQLite store. For tests only.
+//! In the book: [what the tests show](../../book/GUARANTEES.html).
 //!
 //! # The model
 //!

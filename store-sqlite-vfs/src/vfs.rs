@@ -72,11 +72,11 @@ impl Disk {
     }
 
     /// Lets all calls go well again.
-    pub fn mend(&self) {
-        self.shared.lock().mend();
+    pub fn clear_breakdown(&self) {
+        self.shared.lock().clear_breakdown();
     }
 
-    /// How many calls failed since the disk was last told to.
+    /// How many calls failed since the last breakdown was set.
     pub fn fired(&self) -> u64 {
         self.shared.lock().fired()
     }
@@ -103,7 +103,7 @@ impl Drop for Disk {
     fn drop(&mut self) {
         // SAFETY: the VFS was registered by `register`. Its memory stays: a connection may be open.
         unsafe { ffi::sqlite3_vfs_unregister(self.vfs) };
-        self.shared.lock().forget();
+        self.shared.lock().reset();
     }
 }
 

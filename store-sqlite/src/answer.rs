@@ -1,22 +1,23 @@
 //! Answers the questions of a batch in SQL. It finds; `windlass_core::Apply` decides.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use rusqlite::params;
 use windlass_core::store::{
-    Answers, Batch, Candidates, CommitPoint, DeadFound, DeadJob, DeadPage, EmptyQueues,
+    Answers, Batch, BulkAsk, Candidates, CommitPoint, DeadFound, DeadJob, DeadPage, EmptyQueues,
     ExpiredPage, Filter, FinishedPage, JobPage, KeyFound, KindFound, Outcomes, Questions,
     QueueFound, QueueSweep, Want,
 };
 use windlass_core::{
-    Apply, ApplyStep, Counts, Gate, IdempotencyKey, Job, JobId, Kind, Queue, QueueName, Rank, View,
-    Wall, WorkerId,
+    Apply, ApplyStep, Counts, IdempotencyKey, Job, JobId, Kind, Queue, QueueName, Rank, View, Wall,
+    WorkerId,
 };
-use windlass_store_file::{Cache, Heads, Pair};
+use windlass_store_file::{Cache, Heads, Lookup, Pair};
 
+use crate::bulk;
 use crate::figures;
 use crate::find::{Found, Rows, count, key_record};
+use crate::groups;
 use crate::hook::Hook;
 use crate::names::{pair_key, pair_range};
 use crate::rows::{bad, id_code, in_view, rank, select_jobs, text, view_code};
@@ -67,6 +68,9 @@ impl<'a> Transaction<'a> {
     /// row in it is held.
     pub(crate) fn answer(&mut self, asked: &Questions) -> Found<Answers> {
         let mut answers = Answers { now: self.now, ..Answers::default() };
+        if asked.bulk != BulkAsk::No {
+            answers.bulk = bulk::all(self.rows.conn)?;
+        }
         answers.jobs = self.jobs(&asked.jobs)?;
         answers.keys = self.keys(&asked.keys)?;
         for (queue, kind) in &asked.kinds {
@@ -93,6 +97,13 @@ impl<'a> Transaction<'a> {
         }
         if let Some(page) = &asked.empty_queues {
             answers.empty_queues = self.empty_queues(page)?;
+        }
+        answers.groups = groups::named(self.rows.conn, &asked.groups)?;
+        if answers.groups.contains(&None) {
+            answers.group_count = groups::number(self.rows.conn)?;
+        }
+        if let Some(page) = asked.idle_groups {
+            answers.idle_groups = groups::idle(self.rows.conn, self.now, page)?;
         }
         answers.figures = figures::data(self.rows.conn, &asked.figures)?;
         for page in &asked.old_figures {
@@ -206,9 +217,12 @@ impl<'a> Transaction<'a> {
     }
 
     fn dead(&mut self, asked: &DeadPage) -> Found<DeadFound> {
-        let page = self.rows.newest(View::Failed, asked.after, asked.limit)?;
-        let (queue, kind) = (asked.queue.clone(), asked.kind.clone());
-        let filter = Filter { view: Some(View::Failed), queue, kind, ..Filter::default() };
+        let page = match asked.group {
+            Some(group) => self.rows.of_group(group, asked.after, asked.limit)?,
+            None => self.rows.newest(View::Failed, asked.after, asked.limit)?,
+        };
+        let DeadPage { queue, kind, group, .. } = asked.clone();
+        let filter = Filter { view: Some(View::Failed), queue, kind, group, ..Filter::default() };
         let last = page.last().filter(|_| page.len() == asked.limit);
         let next = last.map(|job| filter.place(job));
         let mut jobs = Vec::new();
@@ -330,15 +344,18 @@ fn head(row: &rusqlite::Row<'_>) -> Found<(Pair, Rank)> {
     Ok((Pair { queue: row.get(0)?, kind: row.get(1)? }, rank(row, [2, 3, 4], 5)?))
 }
 
-type Queues = BTreeMap<i64, Queue>;
+type Queues = Lookup<Queue>;
 type Totals = BTreeMap<i64, Counts>;
 
 /// A queue by its number, read once as long as no other process writes.
 fn queue<'q>(rows: &mut Rows<'_>, queues: &'q mut Queues, id: i64) -> Found<Option<&'q Queue>> {
-    match queues.entry(id) {
-        Entry::Occupied(known) => Ok(Some(known.into_mut())),
-        Entry::Vacant(vacant) => Ok(rows.queue(id)?.map(|queue| &*vacant.insert(queue))),
+    let number = id.cast_unsigned();
+    if queues.get(number).is_none()
+        && let Some(queue) = rows.queue(id)?
+    {
+        queues.insert(number, queue);
     }
+    Ok(queues.get(number))
 }
 
 /// The jobs of a queue by view, all kinds together.
@@ -361,14 +378,6 @@ fn wanted(
     pair: Pair,
 ) -> Found<bool> {
     let Some(queue) = queue(rows, queues, pair.queue)? else { return Ok(false) };
-    let name = &queue.name;
-    if !want.demand.queues.includes(name) || want.closed.binary_search(name).is_ok() {
-        return Ok(false);
-    }
-    let running = match queue.settings.concurrency {
-        Some(_) => total(rows, totals, pair.queue)?.get(View::Processing),
-        None => 0,
-    };
-    let open = queue.gate(running) == Gate::Open || want.opened.binary_search(name).is_ok();
-    Ok(open && want.demand.kinds.includes(&rows.names.kind(rows.conn, pair.kind)?))
+    let kind = rows.names.kind(rows.conn, pair.kind)?;
+    want.admits(queue, &kind, || Ok(total(rows, totals, pair.queue)?.get(View::Processing)))
 }

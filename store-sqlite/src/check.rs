@@ -1,24 +1,31 @@
 //! For operators: verify, repair and copy a store.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior};
-use windlass_core::store::{Audit, Cause, Disagreement, StoreError};
-use windlass_core::{IdempotencyKey, Rank};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, params};
+use windlass_core::store::{
+    Audit, Cause, Changes, Disagreement, StoreError, lost_error, repaired_key, restored_key,
+};
+use windlass_core::{IdempotencyKey, Job, KeyRecord, Rank};
 use windlass_store_file::{
     directory_of, hold, make_file, no_room_for, short_of_space, sync_directory,
 };
 
+use crate::bulk;
 use crate::error::{OpenError, TxError};
 use crate::figures;
 use crate::find::{Found, Rows, key_record};
+use crate::groups;
 use crate::names::Names;
 use crate::open::{self, Place};
-use crate::quiet::{self, Quiet, refuse_stale_wal};
+use crate::quiet::{self, Quiet};
 use crate::reader::{attempt, attempt_columns, detail};
 use crate::rows::{bad, job, job_id, rank_code, select_jobs, text};
+use crate::stale_wal;
 use crate::store::SqliteStore;
+use crate::write::put_keys;
 
 /// Checks and copies a store that is in use, from any thread: see [`SqliteStore::maintenance`].
 #[derive(Debug, Clone)]
@@ -78,7 +85,7 @@ impl SqliteMaintenance {
     /// checked for broken pages only; one of a newer schema, or of another program, is refused.
     pub fn verify_copy(&self) -> Result<Vec<Disagreement>, OpenError> {
         let sqlite = |source| OpenError::sqlite(&self.place.path, source);
-        refuse_stale_wal(&self.place.path)?;
+        stale_wal::refuse(&self.place.path)?;
         match self.open() {
             Ok((conn, _)) => inspect(&conn).map_err(|error| OpenError::Damaged {
                 path: self.place.path.clone(),
@@ -128,8 +135,11 @@ impl SqliteMaintenance {
     }
 }
 
-/// How many steps of a statement pass between two looks at the space on the disk.
-const STEPS: i32 = 10_000;
+/// How many steps of a statement pass between two looks at the space on the disk: about ten rows,
+/// of which each may be large.
+const STEPS: i32 = 50;
+/// The memory for pages of the store, and of the copy, as `PRAGMA cache_size` has it: 2 MiB.
+const CACHE: i32 = -2_048;
 
 /// Copies what this connection sees to a file that is empty.
 fn copy(conn: &Connection, to: &Path) -> Result<(), OpenError> {
@@ -146,7 +156,8 @@ fn copy(conn: &Connection, to: &Path) -> Result<(), OpenError> {
     let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
     let bytes = pages.saturating_mul(number("page_size")?);
     no_room_for(to, bytes).map_or(Ok(()), |why| Err(no_room(why)))?;
-    // Others may fill the disk meanwhile.
+    // Others may fill the disk meanwhile. What is kept in memory is written at the end, unseen.
+    conn.pragma_update(None, "cache_size", CACHE).map_err(sqlite)?;
     let target = to.to_path_buf();
     conn.progress_handler(STEPS, Some(move || short_of_space(&target).is_some()))
         .map_err(sqlite)?;
@@ -188,6 +199,8 @@ fn inspect(conn: &Connection) -> Result<Vec<Disagreement>, TxError> {
     check_keys(&mut tx, &mut audit)?;
     check_attempts(conn, &mut audit)?;
     figures::all(conn)?.iter().for_each(|row| audit.figures(row));
+    groups::all(conn)?.iter().for_each(|row| audit.group(row));
+    bulk::all(conn)?.iter().for_each(|row| audit.bulk(row));
     let found = audit.finish(&tx.all_queues()?);
     snapshot.finish()?;
     Ok(found)
@@ -210,6 +223,11 @@ fn check_jobs(tx: &mut Rows<'_>, audit: &mut Audit) -> Found<()> {
 }
 
 fn check_keys(tx: &mut Rows<'_>, audit: &mut Audit) -> Found<()> {
+    each_key(tx, |record, job| audit.key(&record, job))
+}
+
+/// Shows each key, and the job that it names if that exists.
+fn each_key(tx: &mut Rows<'_>, mut show: impl FnMut(KeyRecord, Option<&Job>)) -> Found<()> {
     let sql = "SELECT key, job, request, created_at, orphan_until FROM keys ORDER BY key";
     let mut statement = tx.conn.prepare(sql)?;
     let mut rows = statement.query([])?;
@@ -217,7 +235,7 @@ fn check_keys(tx: &mut Rows<'_>, audit: &mut Audit) -> Found<()> {
         let key = IdempotencyKey::new(text(row, 0)?.unwrap_or_default()).map_err(bad)?;
         let record = key_record(key, row, 1)?;
         let job = tx.jobs(&[record.job])?.pop().flatten();
-        audit.key(&record, job.as_ref());
+        show(record, job.as_ref());
     }
     Ok(())
 }
@@ -239,7 +257,8 @@ fn check_attempts(conn: &Connection, audit: &mut Audit) -> Found<()> {
 /// The tables of texts, whose rows belong to a job.
 const TEXTS: [&str; 4] = ["bodies", "results", "progress", "errors"];
 
-/// Texts that belong to no job.
+/// The order of dead letters by error group, as the rows of jobs have it; and texts that belong to
+/// no job.
 fn strays(conn: &Connection, audit: &mut Audit) -> rusqlite::Result<()> {
     for table in TEXTS {
         let sql = format!("SELECT job FROM {table} WHERE job NOT IN (SELECT id FROM jobs)");
@@ -250,33 +269,31 @@ fn strays(conn: &Connection, audit: &mut Audit) -> rusqlite::Result<()> {
             audit.say(format!("{table} of job {job}, which does not exist"));
         }
     }
+    let sql = "SELECT dead_letters.job FROM dead_letters LEFT JOIN jobs ON id = dead_letters.job \
+               WHERE id IS NULL OR view <> 4 OR jobs.at <> dead_letters.at";
+    let mut statement = conn.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let job: i64 = row.get(0)?;
+        audit.say(format!("job {job} is listed in an error group, but did not fail then"));
+    }
     Ok(())
 }
 
 fn repair(conn: &mut Connection) -> Result<(), TxError> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    rank_anew(&tx)?;
+    rebuild_ranks(&tx)?;
     for table in TEXTS.into_iter().chain(["attempts"]) {
         let sql = format!("DELETE FROM {table} WHERE job NOT IN (SELECT id FROM jobs)");
         tx.execute(&sql, [])?;
     }
     tx.execute_batch(
         "DELETE FROM counts;
-         INSERT INTO counts (pair, queued, scheduled, processing, done, failed, cancelled)
+         INSERT INTO counts (pair, queued, scheduled, processing, done, failed, cancelled,
+                             retrying)
              SELECT queue << 32 | kind, sum(view = 0), sum(view = 1), sum(view = 2), sum(view = 3),
-                    sum(view = 4), sum(view = 5)
+                    sum(view = 4), sum(view = 5), sum(view IN (0, 1) AND attempts > 0)
              FROM jobs GROUP BY queue, kind;
-         DELETE FROM keys WHERE orphan_until IS NULL AND job NOT IN (SELECT id FROM jobs);
-         UPDATE keys SET orphan_until = NULL
-             WHERE orphan_until IS NOT NULL AND job IN (SELECT id FROM jobs);
-         INSERT INTO keys (key, job, request, created_at)
-             SELECT idempotency_key, max(id), zeroblob(16), created_at
-             FROM jobs JOIN bodies ON job = id
-             WHERE idempotency_key IS NOT NULL AND view < 3 GROUP BY idempotency_key
-             ON CONFLICT DO NOTHING;
-         INSERT INTO errors (job, text, cut)
-             SELECT id, 'the error was lost', 0 FROM jobs
-             WHERE view = 4 AND id NOT IN (SELECT job FROM errors);
          UPDATE jobs SET payload_bytes = bytes FROM
              (SELECT job, octet_length(text) AS bytes FROM bodies)
              WHERE job = id AND payload_bytes <> bytes;
@@ -284,11 +301,47 @@ fn repair(conn: &mut Connection) -> Result<(), TxError> {
              WHERE key = 'last_id';
          REINDEX;",
     )?;
+    repair_keys(&tx)?;
+    let error = lost_error();
+    tx.execute(
+        "INSERT INTO errors (job, text, cut) SELECT id, ?1, ?2 FROM jobs
+             WHERE view = 4 AND id NOT IN (SELECT job FROM errors)",
+        params![error.as_str(), error.is_cut()],
+    )?;
+    groups::regroup(&tx)?;
     Ok(tx.commit()?)
 }
 
+/// Puts keys as core says they should be. Only the keys that change are held in memory.
+fn repair_keys(conn: &Connection) -> Result<(), TxError> {
+    let mut names = Names::default();
+    let mut tx = Rows { conn, names: &mut names };
+    let mut changes = Changes::default();
+    each_key(&mut tx, |record, job| match repaired_key(record.clone(), job) {
+        None => changes.dropped_keys.push(record.key),
+        Some(kept) if kept != record => changes.keys.push(kept),
+        Some(_) => {}
+    })?;
+    put_keys(conn, &changes)?;
+    let mut restored: BTreeMap<IdempotencyKey, KeyRecord> = BTreeMap::new();
+    let sql = concat!(select_jobs!(), "WHERE idempotency_key IS NOT NULL AND view < 3");
+    let mut statement = conn.prepare(sql)?;
+    let mut key =
+        conn.prepare("SELECT job, request, created_at, orphan_until FROM keys WHERE key = ?1")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let job = job(conn, tx.names, row)?;
+        let Some(name) = &job.idempotency_key else { continue };
+        let mut stored = key.query([name.as_str()])?;
+        let stored = stored.next()?.map(|row| key_record(name.clone(), row, 0)).transpose()?;
+        let record = restored_key(&job, restored.get(name).or(stored.as_ref()));
+        restored.extend(record.map(|record| (name.clone(), record)));
+    }
+    put_keys(conn, &Changes { keys: restored.into_values().collect(), ..Changes::default() })
+}
+
 /// Gives jobs the rank that core computes, where the row says otherwise.
-fn rank_anew(conn: &Connection) -> Result<(), TxError> {
+fn rebuild_ranks(conn: &Connection) -> Result<(), TxError> {
     let sql = select_jobs!();
     let mut names = Names::default();
     let mut statement = conn.prepare(sql)?;

@@ -16,9 +16,9 @@ pub enum OpenError {
              committed transaction when a WAL is reset"
     )]
     Library {
-        /// What is linked.
+        /// Version of the linked library.
         found: &'static str,
-        /// What is needed.
+        /// The oldest version that is accepted.
         needed: &'static str,
     },
     /// The directory or the file could not be made.
@@ -34,7 +34,7 @@ pub enum OpenError {
     Foreign {
         /// The path of the file.
         path: PathBuf,
-        /// What it is.
+        /// Description of what the file is.
         what: String,
     },
     /// A newer version of Windlass wrote the file.
@@ -45,7 +45,7 @@ pub enum OpenError {
     Newer {
         /// The path of the file.
         path: PathBuf,
-        /// Its schema.
+        /// Version of the schema in the file.
         found: i64,
         /// The newest schema known here.
         known: i64,
@@ -58,7 +58,7 @@ pub enum OpenError {
     Older {
         /// The path of the file.
         path: PathBuf,
-        /// Its schema.
+        /// Version of the schema in the file.
         found: i64,
         /// The schema that can be read.
         known: i64,
@@ -68,7 +68,7 @@ pub enum OpenError {
     NoRoom {
         /// The path of the file.
         path: PathBuf,
-        /// What is missing.
+        /// The space that is missing, or the error of the system.
         why: String,
     },
     /// What is stored cannot be read.
@@ -76,18 +76,20 @@ pub enum OpenError {
     Damaged {
         /// The path of the file.
         path: PathBuf,
-        /// What was found.
+        /// Description of the damage.
         what: String,
     },
-    /// The WAL beside a copy is that of the store that was there before.
+    /// The WAL beside the file seems to be that of the store that was there before.
     #[error(
-        "{path} is a copy that was put beside the WAL of another database, and {path}-wal does not \
-         belong to it; move {path}-wal and {path}-shm away, and restore copies with `windlass \
-         restore FILE`"
+        "{path} cannot be read with {path}-wal beside it: {why}; if a copy was put in the place of \
+         the store, the WAL is still that of the old one: move {path}-wal and {path}-shm away, and \
+         restore copies with `windlass restore FILE`; otherwise restore a backup"
     )]
     StaleWal {
         /// The path of the file.
         path: String,
+        /// What is wrong with the two together.
+        why: String,
     },
     /// A setting that durability depends on was not accepted.
     #[error(
@@ -99,9 +101,9 @@ pub enum OpenError {
         path: PathBuf,
         /// The name of the setting.
         pragma: &'static str,
-        /// What it is.
+        /// The value that SQLite reports.
         found: String,
-        /// What it must be.
+        /// The value that is required.
         needed: &'static str,
     },
     /// The whole WAL has to be checkpointed again, which needs exclusive access.
@@ -137,6 +139,14 @@ impl OpenError {
 }
 
 impl OpenError {
+    /// What went wrong in a step of the schema.
+    pub(crate) fn inside(path: &Path, error: TxError) -> Self {
+        match error {
+            TxError::Sqlite(source) => Self::sqlite(path, source),
+            other => Self::Damaged { path: path.into(), what: other.to_string() },
+        }
+    }
+
     /// The same, of a file that was opened by another name.
     pub(crate) fn at(self, path: &Path) -> Self {
         match self {
@@ -153,11 +163,7 @@ fn hint(error: &rusqlite::Error) -> String {
         }
         Some(ErrorCode::CannotOpen) => "; check that the directory exists and may be written",
         Some(ErrorCode::DiskFull) => "; free some space",
-        Some(ErrorCode::DatabaseCorrupt) => {
-            "; if a copy was put in its place, the file beside it that ends in -wal is that of the \
-             old store: use `windlass restore FILE`; otherwise run `windlass doctor`, or restore a \
-             backup"
-        }
+        Some(ErrorCode::DatabaseCorrupt) => "; run `windlass doctor`, or restore a backup",
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             "; another process holds it: wait for it to finish, or end it"
         }
@@ -174,14 +180,27 @@ pub(crate) enum TxError {
     /// A row that this code cannot have written.
     #[error("{0}")]
     BadRow(String),
+    /// The store has a mark, and takes no batches.
+    #[error("{0}")]
+    Sealed(Cause),
     /// A row was not as the transaction had read it.
     #[error("job {0} was changed by another transaction")]
     Conflict(JobId),
 }
 
 impl From<BadAnswer> for TxError {
-    fn from(nonsense: BadAnswer) -> Self {
-        Self::BadRow(nonsense.to_string())
+    fn from(bad: BadAnswer) -> Self {
+        Self::BadRow(bad.to_string())
+    }
+}
+
+/// A batch that was refused for the mark of the store.
+impl From<CommitError> for TxError {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::NotCommitted(cause) => Self::Sealed(cause),
+            other => Self::Sealed(Cause::new(&other.to_string())),
+        }
     }
 }
 
@@ -199,7 +218,7 @@ impl TxError {
         let error = match self {
             Self::Sqlite(error) => error,
             Self::BadRow(_) => return Class::Corrupt,
-            Self::Conflict(_) => return Class::Busy,
+            Self::Conflict(_) | Self::Sealed(_) => return Class::Busy,
         };
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Class::Busy,

@@ -40,6 +40,19 @@ pub(crate) fn within(conn: &Connection, ranges: &[FigureRange]) -> Found<Vec<Fig
     Ok(found)
 }
 
+/// The rows behind a key, in the order of the table.
+pub(crate) fn behind(
+    conn: &Connection,
+    after: Option<&FigureKey>,
+    limit: usize,
+) -> Found<Vec<FigureRow>> {
+    let sql = "SELECT span, slot, process, data FROM figures \
+               WHERE (span, slot, process) > (?1, ?2, ?3) ORDER BY span, slot, process LIMIT ?4";
+    let (span, slot, process) =
+        after.map_or((-1, 0, 0), |key| (i64::from(place(key).0), place(key).1, place(key).2));
+    in_order(conn, sql, params![span, slot, process, count(limit)])
+}
+
 /// Every row, by key.
 pub(crate) fn all(conn: &Connection) -> Found<Vec<FigureRow>> {
     let sql = "SELECT span, slot, process, data FROM figures ORDER BY span, slot, process";
@@ -68,6 +81,13 @@ fn place(key: &FigureKey) -> (u8, i64, i64) {
 }
 
 fn rows(conn: &Connection, sql: &str, params: impl rusqlite::Params) -> Found<Vec<FigureRow>> {
+    let mut found = in_order(conn, sql, params)?;
+    // Numbers of processes are signed in the table.
+    found.sort_by_key(|row| row.key);
+    Ok(found)
+}
+
+fn in_order(conn: &Connection, sql: &str, params: impl rusqlite::Params) -> Found<Vec<FigureRow>> {
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(params)?;
     let mut found = Vec::new();
@@ -80,7 +100,5 @@ fn rows(conn: &Connection, sql: &str, params: impl rusqlite::Params) -> Found<Ve
         };
         found.push(FigureRow { key, data: row.get(3)? });
     }
-    // Numbers of processes are signed in the table.
-    found.sort_by_key(|row| row.key);
     Ok(found)
 }

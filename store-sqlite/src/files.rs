@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use windlass_store_file::{FileChanged, Sight, Watched};
+use windlass_store_file::{FileChanged, FileState, Watched};
 
 use crate::open::{self, Place};
 
@@ -30,7 +30,7 @@ pub(crate) struct Files {
 impl Files {
     /// The files of a database that is open.
     pub(crate) fn of(path: &Path) -> Self {
-        let size = Sight::of(path).map_or(0, |found| found.len);
+        let size = FileState::of(path).map_or(0, |found| found.len);
         let others = ["-wal", "-shm"].map(|end| Watched::new(beside(path, end)));
         Self { database: Watched::new(path.into()), others, size }
     }

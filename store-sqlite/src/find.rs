@@ -3,12 +3,14 @@
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use windlass_core::store::{ByteBudget, Candidate, Cursor};
 use windlass_core::{
-    Counts, Excerpt, Fingerprint, IdempotencyKey, Job, JobId, KeyRecord, Kind, LeaseLength,
-    MaxQueued, MaxRetries, MaxRunning, Payload, Queue, QueueRow, QueueSettings, Rank, View, Wall,
+    Counts, Excerpt, Fingerprint, GroupId, IdempotencyKey, Job, JobId, KeyRecord, Kind,
+    LeaseLength, MaxQueued, MaxRetries, MaxRunning, Pause, Payload, Queue, QueueRow, QueueSettings,
+    Rank, View, Wall,
 };
 use windlass_store_file::Pair;
 
 use crate::error::TxError;
+use crate::groups;
 use crate::names::{Names, pair_range};
 use crate::rows::{
     PAYLOAD, bad, excerpt, id_code, in_view, job, job_id, optional, payload_bytes, rank, rank_code,
@@ -17,7 +19,8 @@ use crate::rows::{
 
 macro_rules! queue_columns {
     () => {
-        "id, paused, max_queued, concurrency, visibility_timeout, max_retries, timeout, retry"
+        "id, paused, max_queued, concurrency, visibility_timeout, max_retries, timeout, retry, \
+         paused_at, paused_by"
     };
 }
 
@@ -64,22 +67,27 @@ impl Rows<'_> {
             timeout: optional(row.get(6)?, windlass_core::JobTimeout::new)?,
             retry,
         };
-        Ok(Queue { name: self.names.queue(self.conn, id)?, paused: row.get(1)?, settings })
+        let (at, by): (Option<i64>, Option<String>) = (row.get(8)?, row.get(9)?);
+        let pause = Pause { at: at.map(Wall::new), by: by.map(Into::into) };
+        let paused = row.get::<_, bool>(1)?.then_some(pause);
+        Ok(Queue { name: self.names.queue(self.conn, id)?, paused, settings })
     }
 
     /// The counters of a queue's kinds.
     pub(crate) fn counts(&mut self, queue: i64) -> Found<Vec<(Kind, Counts)>> {
         let sql = "SELECT pair & 4294967295, queued, scheduled, processing, done, failed, \
-                   cancelled FROM counts WHERE pair BETWEEN ?1 AND ?2";
+                   cancelled, retrying FROM counts WHERE pair BETWEEN ?1 AND ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query(pair_range(queue))?;
         let mut kinds = Vec::new();
         while let Some(row) = rows.next()? {
+            let number = |at| Found::Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0));
             let mut counts = [0; View::ALL.len()];
             for (at, count) in counts.iter_mut().enumerate() {
-                *count = u64::try_from(row.get::<_, i64>(at + 1)?).unwrap_or(0);
+                *count = number(at + 1)?;
             }
-            kinds.push((self.names.kind(self.conn, row.get(0)?)?, Counts::new(counts)));
+            let counts = Counts::new(counts).with_retrying(number(View::ALL.len() + 1)?);
+            kinds.push((self.names.kind(self.conn, row.get(0)?)?, counts));
         }
         kinds.retain(|(_, counts)| !counts.is_empty());
         kinds.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -226,6 +234,17 @@ impl Rows<'_> {
         let (at, id) =
             after.map_or((i64::MAX, i64::MAX), |after| (after.at.get(), id_code(after.id)));
         self.find(sql, params![view_code(view), at, id, count(limit)])
+    }
+
+    /// The newest dead letters of an error group, behind `after`.
+    pub(crate) fn of_group(
+        &mut self,
+        group: GroupId,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Found<Vec<Job>> {
+        let ids = groups::newest(self.conn, group, after, limit)?;
+        Ok(self.jobs(&ids)?.into_iter().flatten().collect())
     }
 
     pub(crate) fn last_error(&self, id: JobId) -> Found<Option<Excerpt>> {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Statement, ToSql};
 use crate::find::Found;
 use crate::rows::{fixed_columns, hot_columns};
 
-/// How many rows a statement inserts: as many as fit, the larger first.
+/// Rows per statement: as many as fit, the larger first.
 const SIZES: [usize; 4] = [64, 16, 4, 1];
 
 /// A table that rows are inserted into.
@@ -22,17 +22,18 @@ pub(crate) struct Table {
 pub(crate) static JOBS: LazyLock<Table> =
     LazyLock::new(|| Table::new(concat!("jobs (", hot_columns!(), ")")));
 
-/// What never changes about them, and their payloads.
+/// The columns of jobs that never change, and their payloads.
 pub(crate) static BODIES: LazyLock<Table> =
     LazyLock::new(|| Table::new(concat!("bodies (job, ", fixed_columns!(), ", text)")));
 
 /// Counters. Rows that are there are added to.
 pub(crate) static COUNTS: LazyLock<Table> = LazyLock::new(|| {
-    let table = "counts (pair, queued, scheduled, processing, done, failed, cancelled)";
+    let table = "counts (pair, queued, scheduled, processing, done, failed, cancelled, retrying)";
     let add = "ON CONFLICT (pair) DO UPDATE SET queued = queued + excluded.queued, \
                scheduled = scheduled + excluded.scheduled, \
                processing = processing + excluded.processing, done = done + excluded.done, \
-               failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled";
+               failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled, \
+               retrying = retrying + excluded.retrying";
     let Table { columns, sql } = Table::new(table);
     Table { columns, sql: sql.map(|sql| format!("{sql} {add}")) }
 });
@@ -52,7 +53,7 @@ impl Table {
 /// The place of one row among the parameters of a statement.
 pub(crate) struct Row<'a, 'conn> {
     statement: &'a mut Statement<'conn>,
-    /// How many parameters come before its own, and how many are its own.
+    /// The number of parameters before its own, and of its own.
     before: usize,
     columns: usize,
 }

@@ -4,6 +4,10 @@
 //! `synchronous=FULL`: when a commit returns, its WAL is on disk. Several processes may share a
 //! file; correctness depends on the transaction alone.
 //!
+//! In the book: [choosing a store](../../book/LIBRARY.html#choose-a-store),
+//! [running it](../../book/OPERATIONS.html#store), and what is
+//! [assumed of the disk](../../book/GUARANTEES.html#what-we-assume).
+//!
 //! ```
 //! use windlass_core::store::{Batch, Store};
 //! use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
@@ -21,13 +25,20 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod bulk;
 mod busy;
 mod check;
+#[cfg(test)]
+mod conflicts;
+mod copy;
 mod error;
 mod figures;
 mod files;
 mod find;
+mod groups;
 mod hook;
+#[cfg(test)]
+mod idle;
 mod insert;
 #[cfg(test)]
 mod lengths;
@@ -40,12 +51,12 @@ mod quiet;
 mod reader;
 mod rows;
 mod space;
+mod stale_wal;
 mod store;
 mod wal;
 mod write;
 
 pub use check::SqliteMaintenance;
 pub use error::OpenError;
-pub use quiet::refuse_stale_wal;
 pub use reader::SqliteReader;
 pub use store::SqliteStore;

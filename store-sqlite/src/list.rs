@@ -38,6 +38,9 @@ fn newest(
         let ids = with_key(tx, key)?;
         return named(tx, filter, after, &ids);
     }
+    if let Some(group) = filter.group {
+        return tx.of_group(group, after, limit);
+    }
     let narrow = filter.queue.is_some() || filter.kind.is_some();
     match filter.view {
         None if !narrow => {

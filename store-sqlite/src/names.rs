@@ -13,7 +13,7 @@ use windlass_store_file::{Lookup, Pair};
 
 use crate::error::TxError;
 
-/// What was looked up so far.
+/// A cache of names and numbers, valid until another process commits.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     queues: Lookup<QueueName>,

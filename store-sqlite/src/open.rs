@@ -13,11 +13,12 @@ use windlass_store_file::{directory_of, make_directory, make_file, sync_director
 
 use crate::busy::{self, LockWait};
 use crate::error::OpenError;
+use crate::groups;
 
 /// Written into the header of every database of ours: "WDLS".
 const APPLICATION_ID: i64 = 0x5744_4c53;
 /// The schema, one step per file. A step is never changed once it was released.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_workers.sql"),
     include_str!("migrations/0003_rank.sql"),
@@ -25,10 +26,15 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0005_figures.sql"),
     include_str!("migrations/0006_queue_numbers.sql"),
     include_str!("migrations/0007_instance.sql"),
+    include_str!("migrations/0008_error_groups.sql"),
+    include_str!("migrations/0009_bulk.sql"),
+    include_str!("migrations/0010_status.sql"),
 ];
 /// The newest schema known here.
 #[expect(clippy::cast_possible_wrap, reason = "there are a handful")]
 const KNOWN_SCHEMA: i64 = MIGRATIONS.len() as i64;
+/// The schema from which on dead letters are grouped.
+const GROUPED: i64 = 8;
 /// Older libraries can lose a committed transaction when a WAL is reset.
 const NEEDED_LIBRARY: (i32, &str) = (3_051_003, "3.51.3");
 /// How large the WAL may stay after a burst, in bytes.
@@ -56,7 +62,9 @@ pub(crate) fn writer(place: &Place) -> Result<Connection, OpenError> {
     let path = &place.path;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = connect(place, flags)?;
+    keep_wal(&conn, true, path)?;
     refuse_foreign(&conn, path)?;
+    keep_wal(&conn, false, path)?;
     prepare_writer(&conn, path)?;
     migrate(&mut conn, path)?;
     conn.set_prepared_statement_cache_capacity(128);
@@ -126,10 +134,12 @@ fn immutable(path: &Path) -> PathBuf {
 pub(crate) fn alone(place: &Place, wait: LockWait) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = connect_bare(place, flags, wait)?;
+    keep_wal(&conn, true, &place.path)?;
     // Before anything is read: afterwards the shared memory is in use.
     set(&conn, &place.path, "locking_mode", "EXCLUSIVE", "exclusive")?;
     refuse_foreign(&conn, &place.path)?;
     set(&conn, &place.path, "synchronous", "FULL", "2")?;
+    keep_wal(&conn, false, &place.path)?;
     Ok(conn)
 }
 
@@ -142,6 +152,14 @@ fn connect_bare(place: &Place, flags: OpenFlags, wait: LockWait) -> Result<Conne
     let conn = conn.map_err(sqlite)?;
     wait.set(&conn).map_err(sqlite)?;
     Ok(conn)
+}
+
+/// Whether closing the last connection leaves the WAL as it is: while it is not known to belong to
+/// the file, it must not be written into it.
+fn keep_wal(conn: &Connection, keep: bool, path: &Path) -> Result<(), OpenError> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep)
+        .map_err(|source| OpenError::sqlite(path, source))?;
+    Ok(())
 }
 
 fn connect(place: &Place, flags: OpenFlags) -> Result<Connection, OpenError> {
@@ -241,6 +259,9 @@ fn migrate(conn: &mut Connection, path: &Path) -> Result<(), OpenError> {
         let step = usize::try_from(found).ok().and_then(|at| MIGRATIONS.get(at));
         let Some(step) = step else { return Ok(()) };
         tx.execute_batch(step).map_err(sqlite)?;
+        if found + 1 == GROUPED {
+            groups::regroup(&tx).map_err(|error| OpenError::inside(path, error))?;
+        }
         tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
         tx.pragma_update(None, "user_version", found + 1).map_err(sqlite)?;
         tx.commit().map_err(sqlite)?;

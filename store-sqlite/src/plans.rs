@@ -14,9 +14,9 @@ use windlass_core::store::{
     Settle, SlotFigures, Store, Taker, Worker, WorkerKind,
 };
 use windlass_core::{
-    BatchId, Delay, Demand, Failure, FigureSet, Figures, Fingerprint, Idempotency, IdempotencyKey,
-    JobId, Kind, LeaseToken, Millis, NewJob, Payload, Policy, ProcessId, QueueName, QueueSettings,
-    SettingKey, SettingValue, Verdict, View, Wall, When, WorkerId,
+    BatchId, Delay, Demand, Failure, FigureSet, Figures, Fingerprint, GroupId, Idempotency,
+    IdempotencyKey, JobId, Kind, LeaseToken, Millis, NewJob, Payload, Policy, ProcessId, QueueName,
+    QueueSettings, SettingKey, SettingValue, Verdict, View, Wall, When, WorkerId,
 };
 
 use crate::SqliteStore;
@@ -41,7 +41,8 @@ fn trace(conn: &mut Connection) {
 }
 
 /// Tables that stay small whatever the number of jobs: names, queues, workers, one row each.
-const SMALL: [&str; 7] = ["queues", "kinds", "counts", "workers", "markers", "settings", "meta"];
+const SMALL: [&str; 9] =
+    ["queues", "kinds", "counts", "workers", "markers", "settings", "meta", "error_groups", "bulk"];
 
 #[test]
 fn every_statement_seeks_and_none_sorts_or_is_compiled_twice() {
@@ -166,9 +167,9 @@ fn live(store: &mut SqliteStore) {
         batch.admin = vec![
             dead,
             Admin::Cancel(JobId::new(9).expect("an id")),
-            Admin::Pause(queue.clone()),
+            Admin::pause(queue.clone()),
             Admin::Resume(queue.clone()),
-            Admin::SetQueue(queue, QueueSettings::default()),
+            Admin::set_queue(queue, QueueSettings::default()),
             Admin::SetSetting(setting.clone(), value),
             Admin::SetSetting(setting, None),
             Admin::SeeWorker(seen),
@@ -206,6 +207,7 @@ fn read(store: &SqliteStore) {
             Filter { kind, ..all.clone() },
             Filter { key: IdempotencyKey::new("k").ok(), ..all.clone() },
             Filter { id: Some(id), ..all.clone() },
+            Filter { group: Some(GroupId::LOST), ..all.clone() },
             all,
         ] {
             reader.list(&filter, None, 2).expect("it reads");
@@ -220,6 +222,8 @@ fn read(store: &SqliteStore) {
     reader.attempts(id).expect("it reads");
     reader.workers().expect("it reads");
     reader.settings().expect("it reads");
+    reader.error_groups().expect("it reads");
+    reader.error_group(GroupId::LOST).expect("it reads");
     FigureSet::totals(&mut reader).expect("it reads");
     FigureSet::last_minute(&mut reader, Wall::new(0)).expect("it reads");
     store.reader().expect("a reader");

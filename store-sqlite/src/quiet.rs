@@ -1,8 +1,7 @@
 //! A database that no process has open, read without a lock: it has no WAL beside it. If a process
 //! opens it during a read, pages may have changed under the read, so its result is not used.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -56,23 +55,4 @@ pub(crate) fn open(place: &Place) -> Result<(Connection, Option<Quiet>), OpenErr
         }
     }
     Ok((open::read_only(place, false)?, None))
-}
-
-/// The bytes of a header that say how the database is written: 2 with a WAL, 1 without.
-const VERSIONS: [usize; 2] = [18, 19];
-
-/// Refuses a copy that was put in the place of a store whose WAL is still there: SQLite would read
-/// both as one database. A copy that a backup made was never written with a WAL.
-///
-/// No store of this process may have the file open: it is read by other means than SQLite's, and
-/// closing it drops all locks of the process on it.
-pub fn refuse_stale_wal(path: &Path) -> Result<(), OpenError> {
-    let has_wal = fs::metadata(beside(path, "-wal")).is_ok_and(|wal| wal.len() > 0);
-    let mut header = [0; 20];
-    let mut read = || File::open(path)?.read_exact(&mut header);
-    // If it cannot be read, opening it fails with the cause.
-    if has_wal && read().is_ok() && VERSIONS.iter().all(|at| header[*at] == 1) {
-        return Err(OpenError::StaleWal { path: path.display().to_string() });
-    }
-    Ok(())
 }

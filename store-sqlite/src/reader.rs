@@ -5,28 +5,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, params};
 use windlass_core::store::{
-    Cause, Cursor, Dump, FigureRange, FigureRow, Filter, Instance, JobDetail, Marker, Page, Reader,
-    StoreError, Worker, WorkerKind, WorkerRow,
+    BulkRow, Cause, CopyPlace, CopyRows, Cursor, Dump, FigureRange, FigureRow, Filter, Instance,
+    JobDetail, Marker, Page, PageSize, Reader, StoreError, Worker, WorkerKind, WorkerRow,
 };
 use windlass_core::{
-    Attempt, AttemptOutcome, Demand, IdempotencyKey, Job, JobId, Millis, Payload, QueueName,
-    QueueRow, SettingKey, SettingValue, View, Wall, WorkerId,
+    Attempt, AttemptOutcome, Demand, GroupId, GroupRow, IdempotencyKey, Job, JobId, Millis,
+    Payload, QueueName, QueueRow, SettingKey, SettingValue, View, Wall, WorkerId,
 };
 
+use crate::bulk;
+use crate::copy;
 use crate::error::OpenError;
 use crate::figures;
 use crate::find::{Found, Rows, key_record};
+use crate::groups;
 use crate::list::list;
 use crate::names::Names;
 use crate::open::{self, Place};
 use crate::quiet::{self, Quiet};
 use crate::rows::{bad, code_of, epoch, excerpt, holder, id_code, job_id, select_jobs, text};
+use crate::stale_wal;
 use crate::store::marker;
 
-/// How many idle connections are kept.
+/// Maximum number of idle connections.
 const POOLED: usize = 4;
 
-/// How often a read without locks is repeated.
+/// Maximum number of reads without locks, before it is an error.
 const QUIET_TRIES: u32 = 8;
 
 /// Idle connections for readers of one file.
@@ -90,7 +94,7 @@ impl SqliteReader {
     /// written: no file is made, and an older schema is refused. Reads do not wait for writers.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let place = Place { path: path.as_ref().into(), vfs: None };
-        let (conn, quiet) = quiet::open(&place)?;
+        let (conn, quiet) = stale_wal::checked(&place, || quiet::open(&place))?;
         Ok(Self { pool: Pool::new(place), conn: Some(conn), names: Names::default(), quiet })
     }
 
@@ -182,12 +186,28 @@ impl Reader for SqliteReader {
         self.read(workers)
     }
 
+    fn error_groups(&mut self) -> Result<Vec<GroupRow>, StoreError> {
+        self.read(|tx| groups::all(tx.conn))
+    }
+
+    fn error_group(&mut self, id: GroupId) -> Result<Option<GroupRow>, StoreError> {
+        self.read(|tx| Ok(groups::named(tx.conn, &[id])?.pop().flatten()))
+    }
+
     fn settings(&mut self) -> Result<Vec<(SettingKey, SettingValue)>, StoreError> {
         self.read(settings)
     }
 
     fn figures(&mut self, ranges: &[FigureRange]) -> Result<Vec<FigureRow>, StoreError> {
         self.read(|tx| figures::within(tx.conn, ranges))
+    }
+
+    fn bulk(&mut self) -> Result<Vec<BulkRow>, StoreError> {
+        self.read(|tx| bulk::all(tx.conn))
+    }
+
+    fn copy_page(&mut self, after: &CopyPlace, size: PageSize) -> Result<CopyRows, StoreError> {
+        self.read(|tx| copy::page(tx, after, size))
     }
 
     fn dump(&mut self) -> Result<Dump, StoreError> {
@@ -206,6 +226,8 @@ impl Reader for SqliteReader {
                 settings: settings(tx)?,
                 markers: markers(tx)?,
                 figures: figures::all(tx.conn)?,
+                groups: groups::all(tx.conn)?,
+                bulk: bulk::all(tx.conn)?,
             })
         })
     }
@@ -257,7 +279,11 @@ fn oldest_ready(tx: &mut Rows<'_>, queue: &QueueName) -> Found<Option<Wall>> {
     Ok(oldest.map(Wall::new))
 }
 
-fn attempts(tx: &mut Rows<'_>, sql: &str, params: impl rusqlite::Params) -> Found<Vec<Attempt>> {
+pub(crate) fn attempts(
+    tx: &mut Rows<'_>,
+    sql: &str,
+    params: impl rusqlite::Params,
+) -> Found<Vec<Attempt>> {
     let mut statement = tx.conn.prepare_cached(sql)?;
     let mut rows = statement.query(params)?;
     let mut found = Vec::new();

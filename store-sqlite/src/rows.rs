@@ -7,6 +7,7 @@ use windlass_core::{
 };
 
 use crate::error::TxError;
+use crate::groups;
 use crate::names::Names;
 
 /// The columns of `jobs`, which the steps of a job rewrite.
@@ -60,8 +61,8 @@ pub(crate) const PAYLOAD: usize = 25;
 /// Reads a job.
 pub(crate) fn job(conn: &Connection, names: &mut Names, row: &Row<'_>) -> Result<Job, TxError> {
     let id = job_id(row.get(0)?)?;
-    let spent: Option<i64> = row.get(15)?;
-    let spent = spent.map(spent_of).transpose()?;
+    let last_verdict: Option<i64> = row.get(15)?;
+    let last_verdict = last_verdict.map(last_verdict_of).transpose()?;
     let rank = rank(row, [5, 6, 7], 0)?;
     let run_at: Option<i64> = row.get(8)?;
     Ok(Job {
@@ -70,7 +71,7 @@ pub(crate) fn job(conn: &Connection, names: &mut Names, row: &Row<'_>) -> Result
         kind: names.kind(conn, row.get(4)?)?,
         priority: priority(row.get(18)?)?,
         rank,
-        state: state(row, spent)?,
+        state: state(conn, row, last_verdict)?,
         attempts: small(row.get(9)?)?,
         max_retries: MaxRetries::new(small(row.get(19)?)?).map_err(bad)?,
         epoch: epoch(row.get(10)?),
@@ -92,11 +93,15 @@ pub(crate) fn payload_bytes(row: &Row<'_>) -> Result<u32, TxError> {
     small(row.get(12)?)
 }
 
-fn state(row: &Row<'_>, spent: Option<LastVerdict>) -> Result<State, TxError> {
+fn state(
+    conn: &Connection,
+    row: &Row<'_>,
+    last_verdict: Option<LastVerdict>,
+) -> Result<State, TxError> {
     let at = Wall::new(row.get(2)?);
     Ok(match view_of(row.get(1)?)? {
-        View::Queued => State::Queued { ready: true, spent },
-        View::Scheduled => State::Queued { ready: false, spent },
+        View::Queued => State::Queued { ready: true, last_verdict },
+        View::Scheduled => State::Queued { ready: false, last_verdict },
         View::Processing => {
             let length = optional(row.get(16)?, LeaseLength::new)?;
             let worker = holder(row, 17)?.map(WorkerId::new).transpose().map_err(bad)?;
@@ -106,8 +111,11 @@ fn state(row: &Row<'_>, spent: Option<LastVerdict>) -> Result<State, TxError> {
             State::Processing(Lease { worker, until: at, length })
         }
         View::Done => State::Done { finished_at: at },
-        View::Failed => State::Failed { finished_at: at, spent },
-        View::Cancelled => State::Cancelled { finished_at: at, spent },
+        View::Failed => {
+            let group = groups::of_job(conn, row.get(0)?)?;
+            State::Failed { finished_at: at, last_verdict, group }
+        }
+        View::Cancelled => State::Cancelled { finished_at: at, last_verdict },
     })
 }
 
@@ -153,13 +161,13 @@ pub(crate) fn view_of(code: i64) -> Result<View, TxError> {
     view.ok_or_else(|| TxError::BadRow(format!("{code} is no view")))
 }
 
-/// The stored code of a spent token; a done job needs none.
-pub(crate) fn spent_code(state: &State) -> Option<i64> {
-    let spent = state.spent().filter(|_| state.view() != View::Done)?;
-    position(&LastVerdict::ALL, &spent)
+/// The stored code of the last verdict; a done job needs none.
+pub(crate) fn last_verdict_code(state: &State) -> Option<i64> {
+    let last_verdict = state.last_verdict().filter(|_| state.view() != View::Done)?;
+    position(&LastVerdict::ALL, &last_verdict)
 }
 
-fn spent_of(code: i64) -> Result<LastVerdict, TxError> {
+fn last_verdict_of(code: i64) -> Result<LastVerdict, TxError> {
     code_of(&LastVerdict::ALL, code, "verdict")
 }
 

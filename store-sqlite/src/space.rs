@@ -5,9 +5,9 @@ use rusqlite::Connection;
 
 use crate::error::TxError;
 
-/// How many free pages a database may keep, whatever its size.
+/// Free pages that a database may keep, whatever its size.
 const SPARE: i64 = 1_000;
-/// How many pages are given back with one commit.
+/// Pages given back with one commit.
 const STEP: i64 = 256;
 
 /// Gives some free pages back to the file system, as a part of the transaction that is open. True

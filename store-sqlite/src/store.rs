@@ -7,7 +7,8 @@ use std::task::Waker;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 use windlass_core::store::{
-    Batch, Cause, CommitError, CommitPoint, LostLease, Marker, News, Outcomes, Store, StoreError,
+    Batch, Cause, CommitError, CommitPoint, LostLease, Marker, News, Outcomes, SEAL, Seal, Store,
+    StoreError,
 };
 use windlass_core::{BatchId, LeaseToken, Millis, ProcessId, Wall};
 use windlass_store_file::{Cache, Notifier, leave_reserve};
@@ -23,6 +24,7 @@ use crate::open::{self, Place};
 use crate::reader::{Pool, SqliteReader};
 use crate::rows::{epoch, id_code, view_of};
 use crate::space;
+use crate::stale_wal;
 use crate::wal::{self, WalFile};
 
 /// The time between two checks whether another process has written.
@@ -49,7 +51,9 @@ pub struct SqliteStore {
     /// Whether more pages are free than the database keeps.
     excess_free: bool,
     names: Names,
-    cache: Cache,
+    pub(crate) cache: Cache,
+    /// The mark of the store, as of the version of the cache.
+    seal: Option<Seal>,
     /// The version at the latest check for news; at first, the one at which it was opened.
     seen: i64,
     hook: Option<Hook>,
@@ -69,9 +73,11 @@ impl SqliteStore {
     }
 
     fn open_at(place: Place) -> Result<Self, OpenError> {
-        open::make(&place)?;
-        wal::checkpoint_alone(&place, LockWait::None)?;
-        let conn = open_durable(&place)?;
+        let conn = stale_wal::checked(&place, || {
+            open::make(&place)?;
+            wal::checkpoint_alone(&place, LockWait::None)?;
+            open_durable(&place)
+        })?;
         let pool = Pool::new(place.clone());
         let version = data_version(&conn);
         Ok(Self {
@@ -86,6 +92,7 @@ impl SqliteStore {
             distrusted: false,
             names: Names::default(),
             cache: Cache::default(),
+            seal: None,
             hook: None,
         })
     }
@@ -115,7 +122,9 @@ impl SqliteStore {
         let worked = data_version(conn).map_err(TxError::from).and_then(|version| {
             if !self.cache.begin(version) {
                 self.names.clear_queue_ids();
+                self.seal = seal(conn)?;
             }
+            batch.check_seal(self.seal.as_ref())?;
             let rows = Rows { conn, names: &mut self.names };
             let outcomes =
                 Transaction::new(rows, &mut self.cache, now).apply(batch, self.hook.as_ref())?;
@@ -141,6 +150,10 @@ impl SqliteStore {
         };
         match execute(conn, "COMMIT") {
             Ok(()) => {
+                if batch.sets_seal() {
+                    // It is read again.
+                    self.cache.clear();
+                }
                 self.files.check(&self.place).or_else(|changed| changed.after_commit())?;
                 self.checkpoint();
                 Ok(outcomes)
@@ -156,7 +169,7 @@ impl SqliteStore {
     /// Rolls back a transaction that failed. Names that it has numbered are dropped from the cache.
     fn undo(&mut self) {
         self.names.clear();
-        self.cache.forget();
+        self.cache.clear();
         let open = self.conn.as_ref().ok().filter(|conn| !conn.is_autocommit());
         // If the rollback fails, the connection cannot be used any more.
         if let Some(Err(error)) = open.map(|conn| execute(conn, "ROLLBACK")) {
@@ -198,7 +211,7 @@ impl SqliteStore {
         self.fail(&Cause::new("it is being reopened"));
         self.pool.clear();
         self.names.clear();
-        self.cache.forget();
+        self.cache.clear();
         let alone = wal::checkpoint_alone(&self.place, LockWait::Exclusive)?;
         if self.distrusted && !alone {
             return Err(OpenError::NotAlone { path: self.place.path.clone() });
@@ -292,9 +305,16 @@ impl Store for SqliteStore {
 }
 
 /// A number that changes with every commit of another connection, and not with our own.
-fn data_version(conn: &Connection) -> rusqlite::Result<i64> {
+pub(crate) fn data_version(conn: &Connection) -> rusqlite::Result<i64> {
     let mut statement = conn.prepare_cached("PRAGMA data_version")?;
     statement.query_row([], |row| row.get(0))
+}
+
+/// The mark of the store, if it has one.
+fn seal(conn: &Connection) -> Result<Option<Seal>, TxError> {
+    let sql = "SELECT value FROM settings WHERE key = ?1";
+    let text = conn.prepare_cached(sql)?.query_row([SEAL], |row| row.get::<_, String>(0));
+    Ok(text.optional()?.map(|text| Seal::parse(&text)))
 }
 
 /// Which of these leases are gone.

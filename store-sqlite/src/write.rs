@@ -9,13 +9,16 @@ use windlass_core::{
     Wall,
 };
 
+use crate::bulk;
 use crate::error::TxError;
 use crate::figures;
 use crate::find::{Found, count};
+use crate::groups;
 use crate::insert::{BODIES, COUNTS, JOBS, insert_rows};
 use crate::names::{Names, pair_key};
 use crate::rows::{
-    ROOM, id_code, place, position, rank_code, run_at_code, spent_code, view_code, worker_code,
+    ROOM, id_code, last_verdict_code, place, position, rank_code, run_at_code, view_code,
+    worker_code,
 };
 
 /// Writes everything a batch changed.
@@ -38,6 +41,12 @@ pub(crate) fn write(
     put_settings(conn, changes)?;
     put_workers(conn, changes, now)?;
     figures::write(conn, changes)?;
+    groups::write(conn, changes)?;
+    bulk::write(conn, changes)?;
+    if let Some(next) = changes.next_id {
+        let sql = "UPDATE meta SET value = max(value, ?1) WHERE key = 'last_id'";
+        conn.prepare_cached(sql)?.execute([id_code(next) - 1])?;
+    }
     if let Some(marker) = &changes.marker {
         put_marker(conn, marker)?;
     }
@@ -49,16 +58,20 @@ fn put_queue(conn: &Connection, names: &mut Names, queue: &Queue) -> Found<()> {
     let settings = &queue.settings;
     let retry = settings.retry.map(|retry| names.ensure_retry(conn, retry)).transpose()?;
     let sql = "UPDATE queues SET paused = ?2, max_queued = ?3, concurrency = ?4, \
-               visibility_timeout = ?5, max_retries = ?6, timeout = ?7, retry = ?8 WHERE id = ?1";
+               visibility_timeout = ?5, max_retries = ?6, timeout = ?7, retry = ?8, \
+               paused_at = ?9, paused_by = ?10 WHERE id = ?1";
+    let pause = queue.paused.as_ref();
     conn.prepare_cached(sql)?.execute(params![
         id,
-        queue.paused,
+        queue.is_paused(),
         settings.max_queued.map(|most| most.get().cast_signed()),
         settings.concurrency.map(|most| i64::from(most.get())),
         settings.visibility_timeout.map(|length| length.get().cast_signed()),
         settings.max_retries.map(|retries| i64::from(retries.get())),
         settings.timeout.map(|timeout| timeout.get().cast_signed()),
         retry,
+        pause.and_then(|pause| pause.at).map(Wall::get),
+        pause.and_then(|pause| pause.by.as_deref()),
     ])?;
     Ok(())
 }
@@ -97,7 +110,7 @@ fn insert_jobs(conn: &Connection, names: &mut Names, changes: &Changes) -> Found
             job.payload_bytes,
             job.updated_at.get(),
             job.started_at.map(Wall::get),
-            spent_code(&job.state),
+            last_verdict_code(&job.state),
             length(lease.map_or(job.visibility_timeout, |lease| lease.length)),
             lease.map(|lease| worker_code(&lease.worker)).as_deref().unwrap_or(ROOM),
         ])
@@ -108,8 +121,7 @@ fn insert_jobs(conn: &Connection, names: &mut Names, changes: &Changes) -> Found
     Ok(())
 }
 
-/// How many bytes of payloads one statement takes, at most, unless it is one payload: SQLite copies
-/// them.
+/// Maximum bytes of payloads in one statement, unless it is one payload: SQLite copies them.
 const PAYLOAD_BYTES: usize = 1024 * 1024;
 
 fn insert_bodies<'c>(
@@ -187,15 +199,23 @@ fn update_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
                     job.started_at.map(Wall::get),
                     length(lease.length),
                     worker_code(&lease.worker),
+                    view_code(from.view),
+                    from.at.get(),
                     from.epoch.get().cast_signed(),
                 ])?;
                 replaced(job, run.len(), changed)?;
             }
             State::Done { .. } | State::Failed { .. } if ends(from, job) => {
-                let (updated_at, spent) = (job.updated_at.get(), spent_code(&job.state));
-                let epoch = from.epoch.get().cast_signed();
-                let changed =
-                    finished.execute(params![first, last, view, at, updated_at, spent, epoch])?;
+                let changed = finished.execute(params![
+                    first,
+                    last,
+                    view,
+                    at,
+                    job.updated_at.get(),
+                    last_verdict_code(&job.state),
+                    from.at.get(),
+                    from.epoch.get().cast_signed(),
+                ])?;
                 replaced(job, run.len(), changed)?;
             }
             _ => rest.extend(run),
@@ -221,7 +241,7 @@ fn ends(from: &IndexKey, job: &Job) -> bool {
 /// same into both.
 fn change_alike(a: &Moved, b: &Moved) -> bool {
     let (one, other) = (&a.job, &b.job);
-    let from = |moved: &Moved| (moved.from.view, moved.from.epoch);
+    let from = |moved: &Moved| (moved.from.view, moved.from.at, moved.from.epoch);
     if one.id.plus(1) != other.id
         || one.state != other.state
         || one.updated_at != other.updated_at
@@ -241,16 +261,15 @@ fn change_alike(a: &Moved, b: &Moved) -> bool {
     }
 }
 
-/// Jobs that are leased, or whose lease goes on: they keep their places among the waiting. Of the
-/// precondition these two check the epoch: no other process can write while the transaction is
-/// open.
+/// Jobs that are leased, or whose lease goes on: they keep their places among the waiting. The plus
+/// keeps SQLite from seeking by `view`.
 const LEASED: &str = "UPDATE OR FAIL jobs SET view = 2, at = ?3, attempts = ?4, epoch = ?5, \
     updated_at = ?6, started_at = ?7, lease_length = ?8, worker = ?9, spent = NULL \
-    WHERE id BETWEEN ?1 AND ?2 AND epoch = ?10";
+    WHERE id BETWEEN ?1 AND ?2 AND +view = ?10 AND at = ?11 AND epoch = ?12";
 /// Leased jobs that have ended: nothing changes but where they are. The last lease stays in the
 /// row, which keeps its length so.
 const FINISHED: &str = "UPDATE OR FAIL jobs SET view = ?3, at = ?4, updated_at = ?5, spent = ?6 \
-    WHERE id BETWEEN ?1 AND ?2 AND epoch = ?7";
+    WHERE id BETWEEN ?1 AND ?2 AND +view = 2 AND at = ?7 AND epoch = ?8";
 
 fn update_all_columns(conn: &Connection, jobs: &[&Moved]) -> Found<()> {
     let sql = "UPDATE jobs SET view = ?2, at = ?3, run_at = ?4, attempts = ?5, epoch = ?6, \
@@ -272,7 +291,7 @@ fn update_all_columns(conn: &Connection, jobs: &[&Moved]) -> Found<()> {
             job.generation,
             job.updated_at.get(),
             job.started_at.map(Wall::get),
-            spent_code(&job.state),
+            last_verdict_code(&job.state),
             lease.map(|lease| length(lease.length)),
             lease.map(|lease| worker_code(&lease.worker)),
             class,
@@ -288,17 +307,23 @@ fn update_all_columns(conn: &Connection, jobs: &[&Moved]) -> Found<()> {
 }
 
 fn remove_jobs(conn: &Connection, jobs: &[Moved]) -> Found<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let sql = "DELETE FROM jobs WHERE id = ?1 AND +view = ?2 AND at = ?3 AND epoch = ?4";
+    let mut delete = conn.prepare_cached(sql)?;
+    for Moved { from, job } in jobs {
+        let epoch = from.epoch.get().cast_signed();
+        let place = params![id_code(job.id), view_code(from.view), from.at.get(), epoch];
+        replaced(job, 1, delete.execute(place)?)?;
+    }
     for sql in [
-        "DELETE FROM jobs WHERE id = ?1",
         "DELETE FROM bodies WHERE job = ?1",
         "DELETE FROM results WHERE job = ?1",
         "DELETE FROM progress WHERE job = ?1",
         "DELETE FROM errors WHERE job = ?1",
         "DELETE FROM attempts WHERE job = ?1",
     ] {
-        if jobs.is_empty() {
-            break;
-        }
         let mut delete = conn.prepare_cached(sql)?;
         for Moved { job, .. } in jobs {
             delete.execute([id_code(job.id)])?;
@@ -365,7 +390,7 @@ fn parts(excerpt: Option<&Excerpt>) -> (Option<&str>, Option<bool>) {
     (excerpt.map(Excerpt::as_str), excerpt.map(Excerpt::is_cut))
 }
 
-fn put_keys(conn: &Connection, changes: &Changes) -> Found<()> {
+pub(crate) fn put_keys(conn: &Connection, changes: &Changes) -> Found<()> {
     let sql = "INSERT OR REPLACE INTO keys (key, job, request, created_at, orphan_until) \
                VALUES (?1, ?2, ?3, ?4, ?5)";
     for KeyRecord { key, job, request, created_at, orphan_until } in &changes.keys {
@@ -388,15 +413,15 @@ fn add_counts(conn: &Connection, names: &mut Names, deltas: &[CountDelta]) -> Fo
         return Ok(());
     }
     let mut rows = Vec::with_capacity(deltas.len());
-    for CountDelta { queue, kind, by } in deltas {
+    for CountDelta { queue, kind, by, retrying } in deltas {
         let pair = pair_key(names.ensure_queue(conn, queue)?, names.ensure_kind(conn, kind)?);
-        rows.push((pair, by));
+        rows.push((pair, by, retrying));
     }
     rows.sort_unstable();
-    insert_rows(conn, &COUNTS, &rows, |(pair, by), row| {
-        row.put(params![pair, by[0], by[1], by[2], by[3], by[4], by[5]])
+    insert_rows(conn, &COUNTS, &rows, |(pair, by, retrying), row| {
+        row.put(params![pair, by[0], by[1], by[2], by[3], by[4], by[5], retrying])
     })?;
-    for (pair, by) in rows {
+    for (pair, by, _) in rows {
         // A row of zeros means the same as none: kinds without jobs leave nothing behind. Jobs that
         // only move from view to view leave no zeros.
         if by.iter().sum::<i64>() < 0 {

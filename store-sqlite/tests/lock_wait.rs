@@ -57,10 +57,10 @@ fn a_heartbeat_that_waited_for_the_lock_counts_from_when_it_got_it() {
             }
         }
     });
-    let beat = batch(2, |batch| {
+    let heartbeat = batch(2, |batch| {
         batch.heartbeats.push(Heartbeat { token, extend: None, progress: None });
     });
-    let out = store.commit(now, &beat).expect("it commits once the lock is free");
+    let out = store.commit(now, &heartbeat).expect("it commits once the lock is free");
     assert!(*tries.lock().expect("no thread panics") >= TRIES, "it waited");
     let until = out.heartbeats[0].as_ref().expect("the lease is held").until;
     assert!(until >= now.plus(WAITED).plus(LEASE), "the lease ends at {until}");

@@ -1,7 +1,7 @@
 //! Opening a store: what is refused, with what words, and what a fresh one looks like.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::thread;
@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_core::store::{Batch, CommitError, Reader, Store};
 use windlass_core::{BatchId, Kind, NewJob, Payload, Policy, ProcessId, Wall};
-use windlass_store_sqlite::{OpenError, SqliteStore};
+use windlass_store_sqlite::{OpenError, SqliteReader, SqliteStore};
 
 fn scratch() -> (TempDir, PathBuf) {
     let dir = TempDir::new().expect("a directory");
@@ -94,7 +94,7 @@ fn a_store_of_a_newer_windlass_is_refused_and_left_as_it_was() {
     conn.pragma_update(None, "user_version", 99).expect("it is set");
     drop(conn);
     let refused = refusal(&path);
-    assert!(matches!(refused, OpenError::Newer { found: 99, known: 7, .. }), "{refused}");
+    assert!(matches!(refused, OpenError::Newer { found: 99, known: 10, .. }), "{refused}");
     assert!(refused.to_string().contains("newer Windlass"), "{refused}");
 }
 
@@ -126,7 +126,7 @@ fn a_backup_under_load_is_a_store_of_its_own_and_overwrites_nothing() {
 }
 
 #[test]
-fn what_disagrees_is_found_and_mended() {
+fn what_disagrees_is_found_and_repaired() {
     let (_dir, path) = scratch();
     let mut store = SqliteStore::open(&path).expect("it opens");
     enqueue(&mut store, 1);
@@ -135,6 +135,8 @@ fn what_disagrees_is_found_and_mended() {
         ("UPDATE counts SET queued = 7", "counters"),
         ("INSERT INTO results (job, text) VALUES (99, '1')", "results"),
         ("INSERT INTO keys VALUES ('k', 99, zeroblob(16), 0, NULL)", "key k"),
+        ("INSERT INTO keys VALUES ('n', 1, zeroblob(16), 0, NULL)", "does not carry it"),
+        ("UPDATE bodies SET idempotency_key = 'lost'", "carries key lost"),
         ("UPDATE meta SET value = 0", "next id"),
         ("UPDATE jobs SET payload_bytes = 9", "payload"),
         ("UPDATE jobs SET class = 9, due = 1", "ranked"),
@@ -177,4 +179,68 @@ fn a_foreign_writer_that_does_not_let_go_costs_a_retry_and_leaves_no_transaction
     assert_eq!(jobs.len(), 1);
     foreign.execute_batch("COMMIT; BEGIN IMMEDIATE; COMMIT").expect("no lock is held");
     enqueue(&mut store, 2);
+}
+
+/// Puts a copy in the place of a store that has written much to its WAL since, as if its process
+/// had been killed.
+fn replaced(path: &Path, copy: &Path) {
+    let side = |end| {
+        let mut file = path.to_path_buf().into_os_string();
+        file.push(end);
+        PathBuf::from(file)
+    };
+    let kept = path.with_extension("kept");
+    let mut store = SqliteStore::open(path).expect("it opens");
+    (2..200).for_each(|seq| enqueue(&mut store, seq));
+    fs::copy(side("-wal"), &kept).expect("a copy");
+    drop(store);
+    let _ = fs::remove_file(side("-shm"));
+    fs::rename(kept, side("-wal")).expect("the WAL as it was");
+    fs::copy(copy, path).expect("a copy");
+}
+
+#[test]
+fn a_copy_beside_the_wal_of_the_old_store_is_refused_with_what_to_do() {
+    for used in [false, true] {
+        let (dir, path) = scratch();
+        let copy = dir.path().join("copy.db");
+        let mut store = SqliteStore::open(&path).expect("it opens");
+        enqueue(&mut store, 1);
+        store.backup(&copy).expect("a copy");
+        drop(store);
+        if used {
+            // Its pages lie elsewhere than those of the store.
+            let other = Connection::open(&copy).expect("it opens");
+            for n in 0..60 {
+                let sql = format!("CREATE TABLE other{n} (x PRIMARY KEY) WITHOUT ROWID");
+                other.execute_batch(&sql).expect("it is made");
+            }
+            drop(other);
+            enqueue(&mut SqliteStore::open(&copy).expect("it opens"), 1);
+        }
+        replaced(&path, &copy);
+        let refused = [refusal(&path), SqliteReader::open(&path).expect_err("it is refused")];
+        for error in refused {
+            assert!(matches!(error, OpenError::StaleWal { .. }), "used: {used}, {error}");
+            let advice = error.to_string();
+            assert!(advice.contains("jobs.db-wal") && advice.contains("restore"), "{advice}");
+        }
+        assert_eq!(fs::read(&path).ok(), fs::read(&copy).ok(), "it is as it was");
+    }
+}
+
+/// Closing a file drops all locks that the process has on it.
+#[test]
+fn opening_a_store_again_leaves_its_locks_in_place() {
+    let (_dir, path) = scratch();
+    let mut store = SqliteStore::open(&path).expect("it opens");
+    enqueue(&mut store, 1);
+    let locks = || fs::read_to_string("/proc/locks").expect("the locks of the system");
+    let inode = fs::metadata(&path).expect("it exists").ino();
+    let held = || locks().lines().filter(|line| line.contains(&format!(":{inode} "))).count();
+    let before = held();
+    assert!(before > 0, "{}", locks());
+    SqliteReader::open(&path).expect("it opens");
+    SqliteStore::open(&path).expect("it opens");
+    assert_eq!(held(), before);
 }

@@ -49,6 +49,7 @@ macro_rules! concurrent_conformance {
                 a_concurrency_limit_that_is_being_set_holds_for_later_claims,
                 max_queued_that_is_being_set_holds_for_later_jobs,
                 no_claim_commits_after_a_pause,
+                of_two_changes_of_the_same_settings_one_is_refused,
                 a_pause_and_new_settings_are_both_kept,
                 a_pause_and_settings_that_make_the_same_queue_are_both_kept,
                 a_new_queue_kind_and_retry_policy_are_made_once,
@@ -64,10 +65,27 @@ macro_rules! concurrent_conformance {
         );
         $crate::conformance_family!(
             $subject,
+            concurrent_groups,
+            [
+                dead_letters_made_through_two_handles_are_counted_in_one_group,
+                a_dead_letter_and_a_replay_through_two_handles_are_both_counted,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
             concurrent_figures,
             [
                 figures_that_are_added_while_they_are_folded_are_counted_once,
                 figures_that_two_handles_fold_are_counted_once,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
+            concurrent_bulk,
+            [
+                one_page_planned_by_two_handles_is_taken_once,
+                a_stop_and_a_step_agree_on_what_was_taken,
+                actions_started_through_two_handles_have_different_ids,
             ]
         );
         $crate::conformance_family!(
@@ -91,9 +109,9 @@ pub trait ConcurrentSubject: Subject<Store: Send + 'static> {
 /// Which of two commits is the first to have its answers, and to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// The first one.
+    /// The first batch is answered and written first.
     FirstLeads,
-    /// The second one.
+    /// The second batch is answered and written first.
     SecondLeads,
 }
 
@@ -186,7 +204,7 @@ pub fn race<S: ConcurrentSubject, T: Send + 'static>(
     threads.into_iter().map(join).collect()
 }
 
-/// What a thread reports.
+/// A message from a committing thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Reached(CommitPoint),
@@ -206,7 +224,7 @@ fn start<S: ConcurrentSubject, T: Send + 'static>(
     let reports = reports.clone();
     let mut stopped = false;
     S::on_commit(&mut store, move |point| {
-        // Nobody listens any more once the test has failed.
+        // The receiver is gone once the test has failed.
         let _ = reports.send((at, Step::Reached(point)));
         if point == CommitPoint::Answered && !stopped {
             stopped = true;

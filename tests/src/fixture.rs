@@ -27,7 +27,7 @@ pub use make::*;
 /// The suite owns time: a store with a clock of its own is made here with one that reads the
 /// instant given to [`Store::commit`].
 pub trait Subject {
-    /// The store.
+    /// The type under test.
     type Store: Store;
 
     /// Whether such a store can be made here. One that cannot, because a server is not installed,
@@ -96,7 +96,7 @@ impl<S: Subject> World<S> {
 
     // Time.
 
-    /// What the clock reads.
+    /// The current instant of the suite's wall clock.
     pub fn now(&self) -> Wall {
         self.now
     }
@@ -217,13 +217,13 @@ impl<S: Subject> World<S> {
     }
 
     /// Sends a heartbeat.
-    pub fn beat(
+    pub fn heartbeat(
         &mut self,
         token: LeaseToken,
         extend: Option<LeaseLength>,
     ) -> Result<LeaseExtended, JobRefused> {
-        let beat = Heartbeat { token, extend, progress: None };
-        self.commit(|batch| batch.heartbeats.push(beat)).heartbeats.remove(0)
+        let heartbeat = Heartbeat { token, extend, progress: None };
+        self.commit(|batch| batch.heartbeats.push(heartbeat)).heartbeats.remove(0)
     }
 
     /// Runs an operator's command.
@@ -234,19 +234,19 @@ impl<S: Subject> World<S> {
     /// Takes back leases that ran out.
     pub fn reap(&mut self, reap: Reap) -> Reaped {
         let out = self.commit(|batch| batch.reap = Some(reap));
-        out.reaped.expect("a batch that asks for reaping is told what was reaped")
+        out.reaped.expect("a batch that asks for reaping has a result of it")
     }
 
     /// Moves up to `limit` jobs that fell due.
     pub fn promote(&mut self, limit: usize) -> Promoted {
         let out = self.commit(|batch| batch.promote = Some(limit));
-        out.promoted.expect("a batch that asks for promotion is told what fell due")
+        out.promoted.expect("a batch that asks for promotion has a result of it")
     }
 
     /// Removes up to `limit` finished jobs past their age.
     pub fn purge(&mut self, retention: Retention, limit: usize) -> Purged {
         let out = self.commit(|batch| batch.purge = Some(Purge { retention, limit }));
-        out.purged.expect("a batch that asks for a purge is told what was purged")
+        out.purged.expect("a batch that asks for a purge has a result of it")
     }
 
     // Jobs in a given state.
@@ -305,7 +305,7 @@ impl<S: Subject> World<S> {
         self.subject.store().reader().expect("a healthy store gives readers")
     }
 
-    /// Everything the store holds.
+    /// Every row, in the canonical form.
     pub fn dump(&mut self) -> Dump {
         self.reader().dump().expect("a healthy store can be dumped")
     }

@@ -14,7 +14,7 @@ use crate::fixture::Subject;
 
 /// A kind of store that lies in a file.
 pub trait OnDisk {
-    /// The store.
+    /// The type under test.
     type Store: Store + fmt::Debug;
 
     /// Whether such a store can be made here.

@@ -17,7 +17,7 @@ use windlass_core::{
 pub struct Stage<S: Store> {
     /// The machine itself.
     pub machine: Machine,
-    /// Its store.
+    /// Takes the calls of the machine, at once.
     pub store: S,
     /// The clock.
     pub now: Now,
@@ -139,6 +139,10 @@ impl<S: Store> Stage<S> {
                 let _ = writeln!(self.log, "{} ! news: {result:?}", self.clock());
                 self.machine.handle_news(self.now, result);
             }
+            StoreCall::Bulk => {
+                let result = self.store.plan_bulk();
+                self.machine.handle_bulk(self.now, result);
+            }
         }
         self.drain_effects();
     }
@@ -176,13 +180,13 @@ impl<S: Store> Stage<S> {
         self.take_call()
     }
 
-    /// Sets the wall clock, by so many milliseconds; no time passes.
+    /// Steps the wall clock by this number of milliseconds; no time passes.
     pub fn step_wall(&mut self, by: i64) {
         self.now.wall = Wall::new(self.now.wall.get().saturating_add(by));
         let _ = writeln!(self.log, "{} ~ the wall clock is set by {by} ms", self.clock());
     }
 
-    /// Forgets the effects so far, and returns them.
+    /// Takes the effects so far.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
@@ -268,7 +272,7 @@ fn request_text(request: &Request) -> String {
         Request::EnqueueMany(jobs) => format!("enqueue {} jobs", jobs.len()),
         Request::Settle(Settle { token, verdict }) => format!("{token} {}", verdict_text(verdict)),
         Request::SettleMany(settles) => format!("settle {}", settles.len()),
-        Request::Heartbeat(beat) => format!("heartbeat {}", beat.token),
+        Request::Heartbeat(heartbeat) => format!("heartbeat {}", heartbeat.token),
         Request::Admin(command) => format!("{command:?}"),
         Request::Poll(poll) => format!("{} polls, waits {}", poll.worker.id, poll.wait),
     }
@@ -289,6 +293,7 @@ fn call_text(call: &StoreCall) -> String {
         StoreCall::WasCommitted(batch) => format!("was batch {} committed?", batch.seq),
         StoreCall::Reopen => "reopen the store".into(),
         StoreCall::News(_) => "news?".into(),
+        StoreCall::Bulk => "what is next of the bulk actions?".into(),
     }
 }
 
@@ -298,8 +303,11 @@ fn batch_text(batch: &Batch) -> String {
     parts.extend(
         settles.map(|settle| format!("{} {}", settle.token, verdict_text(&settle.verdict))),
     );
-    parts.extend(batch.heartbeats.iter().map(|beat| format!("heartbeat {}", beat.token)));
+    parts.extend(batch.heartbeats.iter().map(|heartbeat| format!("heartbeat {}", heartbeat.token)));
     parts.extend(batch.admin.iter().map(admin_text));
+    parts.extend(
+        batch.bulk.iter().map(|step| format!("bulk {}: {} jobs", step.bulk, step.jobs.len())),
+    );
     if !batch.enqueues.is_empty() {
         parts.push(format!("enqueue {}", batch.enqueues.len()));
     }
@@ -309,6 +317,7 @@ fn batch_text(batch: &Batch) -> String {
     }));
     parts.extend(batch.promote.map(|_| "promote".into()));
     parts.extend(batch.purge.map(|_| "purge".into()));
+    parts.extend(batch.queue_sweep.as_ref().map(|_| "sweep queues".into()));
     parts.extend((!batch.figures.is_empty()).then(|| "add figures".into()));
     for claim in &batch.claims {
         let takers = claim.takers.iter().map(|taker| format!("{}×{}", taker.worker, taker.max));
@@ -358,7 +367,7 @@ fn answer_text(answer: &Answer) -> String {
         Answer::Settled(Err(refused)) => refused.to_string(),
         Answer::Admin(Ok(AdminDone::Job(job))) => format!("now {}", job.state.name()),
         Answer::Admin(Ok(AdminDone::Queue(queue))) => {
-            format!("queue {} paused: {}", queue.name, queue.paused)
+            format!("queue {} paused: {}", queue.name, queue.is_paused())
         }
         Answer::Jobs(runs) => {
             let tokens = runs.iter().map(|run| run.job.token().to_string());

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use windlass_core::GroupId;
 use windlass_core::{
     Claim, Delay, Epoch, Event, Failure, Gate, Job, JobId, JobTimeout, Kind, LastVerdict, Lease,
     LeaseLength, MaxRetries, Millis, Priority, QueueName, Rank, Rejected, RetryPolicy, State, Step,
@@ -137,7 +138,7 @@ pub fn table() -> String {
     text
 }
 
-/// The moves of the table as a mermaid state diagram.
+/// The moves of the table as plain text: a line for each pair of states, with its events.
 pub fn diagram() -> String {
     let mut edges: BTreeMap<(usize, usize), BTreeSet<&'static str>> = BTreeMap::new();
     for row in ROWS {
@@ -149,15 +150,17 @@ pub fn diagram() -> String {
             }
         }
     }
-    let mut text = String::from("stateDiagram-v2\n");
-    text.push_str("    [*] --> queued: enqueue\n    [*] --> scheduled: enqueue for later\n");
-    for ((from, to), words) in edges {
+    let new = "(new)".to_owned();
+    let mut lines = vec![
+        (new.clone(), View::Queued.to_string(), "enqueue".to_owned()),
+        (new, View::Scheduled.to_string(), "enqueue for later".to_owned()),
+    ];
+    lines.extend(edges.into_iter().map(|((from, to), words)| {
         let words: Vec<&str> = words.into_iter().collect();
-        let (from, to) = (View::ALL[from], View::ALL[to]);
-        writeln!(text, "    {from} --> {to}: {}", words.join(", "))
-            .expect("a string takes every text");
-    }
-    text
+        (View::ALL[from].to_string(), View::ALL[to].to_string(), words.join(", "))
+    }));
+    let line = |(from, to, words)| format!("{from:<10} → {to:<10}  {words}\n");
+    lines.into_iter().map(line).collect()
 }
 
 fn cell(row: &Row, view: View) -> String {
@@ -186,7 +189,7 @@ fn refusal(rejected: &Rejected) -> &'static str {
     }
 }
 
-/// What has become of a job, in few words.
+/// How a job changed, in few words.
 fn describe(before: &Job, after: &Job) -> String {
     let mut text = match (before.state.view(), after.state.view()) {
         (from, to) if from == to => format!("stays {to}"),
@@ -279,22 +282,22 @@ fn epoch(token: Token) -> Epoch {
 fn sample(row: &Row, view: View) -> Option<Job> {
     // To the millisecond: what ends now has passed.
     let wait = i64::from(!row.passed);
-    let spent = match token(row.act) {
+    let last_verdict = match token(row.act) {
         Some(Token::Repeated) => Some(spent_on(row.act, view)?),
         Some(Token::Latest) => Some(spent_otherwise(row.act)),
         _ => None,
     };
     let state = match view {
-        View::Queued => State::Queued { ready: true, spent },
-        View::Scheduled => State::Queued { ready: false, spent },
+        View::Queued => State::Queued { ready: true, last_verdict },
+        View::Scheduled => State::Queued { ready: false, last_verdict },
         View::Processing => State::Processing(Lease {
             worker: WorkerId::new("worker").expect(IN_RANGE),
             until: Wall::new(NOW.get() + wait),
             length: LeaseLength::DEFAULT,
         }),
         View::Done => State::Done { finished_at: NOW },
-        View::Failed => State::Failed { finished_at: NOW, spent },
-        View::Cancelled => State::Cancelled { finished_at: NOW, spent },
+        View::Failed => State::Failed { finished_at: NOW, last_verdict, group: GroupId::LOST },
+        View::Cancelled => State::Cancelled { finished_at: NOW, last_verdict },
     };
     let max_retries = MaxRetries::new(2).expect(IN_RANGE);
     let scheduled_at = Wall::new(NOW.get() + wait);

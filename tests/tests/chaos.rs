@@ -13,9 +13,9 @@ use windlass_core::store::{
     WorkerKind, audit,
 };
 use windlass_core::{
-    BatchId, Delay, Epoch, Failure, Fingerprint, Idempotency, IdempotencyKey, JobId, JobTimeout,
-    LeaseLength, LeaseToken, MaxRetries, Millis, NewJob, Payload, Policy, ProcessId, QueueName,
-    Receipt, RequestId, StateName, Verdict, When, WorkerId,
+    BatchId, Delay, Epoch, Failure, Fingerprint, Gauge, Gauges, Idempotency, IdempotencyKey, JobId,
+    JobTimeout, LeaseLength, LeaseToken, MaxRetries, Millis, NewJob, Payload, Policy, ProcessId,
+    QueueName, Receipt, RequestId, StateName, Verdict, When, WorkerId,
 };
 use windlass_store_memory::{Fault, MemoryStore};
 use windlass_tests::stage::{Stage, config, job, worker_named};
@@ -49,7 +49,7 @@ struct Chaos {
     started: BTreeSet<LeaseToken>,
     running: Vec<LeaseToken>,
     /// The run that ended in this act. Its stop may still be asked for: the machine looks at the
-    /// clock before it hears of the end.
+    /// clock before it takes in the end.
     ended: Option<LeaseToken>,
     slots: usize,
     asked: bool,
@@ -280,7 +280,7 @@ fn any_admin() -> impl Strategy<Value = Admin> {
         id.clone().prop_map(Admin::Cancel),
         id.clone().prop_map(Admin::Replay),
         id.prop_map(Admin::Delete),
-        Just(Admin::Pause(QueueName::default())),
+        Just(Admin::pause(QueueName::default())),
         Just(Admin::Resume(QueueName::default())),
         Just(Admin::ReplayDead { filter: DeadFilter::default(), after: None, limit: 2 }),
         prop::sample::select(vec!["here", "remote-0"])
@@ -317,6 +317,8 @@ fn any_input() -> impl Strategy<Value = Input> {
         1 => prop::collection::vec(any_token(), 0..3).prop_map(Input::Undelivered),
         2 => any_token().prop_map(|token| Input::Progress { token, progress: Payload::null() }),
         2 => Just(Input::Changed),
+        1 => Just(Input::Started),
+        1 => (0_u64..9).prop_map(|queued| Input::Gauges(waiting(queued))),
         1 => Just(Input::Retention(Retention { done: Some(Millis::ZERO), ..Retention::default() })),
         2 => (0..=SLOTS).prop_map(Input::Slots),
         1 => prop::option::of((0_u64..9_000).prop_map(Millis::new)).prop_map(Input::Presence),
@@ -324,6 +326,10 @@ fn any_input() -> impl Strategy<Value = Input> {
         1 => (0_u64..2_000).prop_map(|ms| Input::Drain { deadline: Millis::new(ms) }),
         1 => Just(Input::Force),
     ]
+}
+
+fn waiting(queued: u64) -> Gauges {
+    Gauges { all: Some(Gauge { queued, ..Gauge::default() }), ..Gauges::default() }
 }
 
 fn any_fault() -> impl Strategy<Value = Fault> {
@@ -410,7 +416,7 @@ fn a_run_that_ends_at_the_deadline_may_be_asked_to_stop_too() {
 }
 
 #[test]
-fn a_job_reported_by_nobody_we_know_stays_as_it_is() {
+fn a_job_reported_by_an_unknown_worker_stays_as_it_is() {
     let mut chaos = Chaos::new();
     chaos.act(Act::Request(Request::Enqueue(job())));
     chaos.stage.settle();

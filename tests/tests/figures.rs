@@ -2,18 +2,18 @@
 
 use windlass_core::machine::{Config, Input, Phase, StoreCall, WakeReason};
 use windlass_core::store::{Store, WorkerKind};
-use windlass_core::{FigureSet, Figures, Millis, ProcessId};
+use windlass_core::{FigureSet, Figures, Gauge, Gauges, Millis, ProcessId, Wall};
 use windlass_store_memory::{Fault, MemoryStore};
 use windlass_tests::stage::{Stage, config, job, worker_named};
 
-/// A stage that has heard of its empty store.
+/// A stage that has called its empty store once.
 fn stage(slots: usize) -> Stage<MemoryStore> {
     let mut stage = Stage::with(MemoryStore::new(), config(slots));
     stage.settle();
     stage
 }
 
-/// Everything that was written.
+/// The sum of all written figures.
 fn totals(stage: &Stage<MemoryStore>) -> Figures {
     let mut reader = stage.store.reader().expect("memory gives readers");
     FigureSet::totals(&mut reader).expect("memory can be read").sum()
@@ -23,7 +23,7 @@ fn enqueued(stage: &Stage<MemoryStore>) -> u64 {
     totals(stage).enqueued
 }
 
-/// How many commits have carried figures.
+/// The number of commits with figures.
 fn writes(stage: &Stage<MemoryStore>) -> usize {
     stage.log().matches("add figures").count()
 }
@@ -56,6 +56,47 @@ fn a_process_that_does_nothing_writes_no_figures_and_is_not_woken_for_them() {
     assert!(!stage.log()[log..].contains("Figures"), "{}", &stage.log()[log..]);
 }
 
+/// Gives the machine the number of jobs that wait.
+fn gauge(stage: &mut Stage<MemoryStore>, queued: u64) {
+    let at = Wall::new(i64::try_from(queued).expect("it is small"));
+    let all = Some(Gauge { at, queued, ..Gauge::default() });
+    stage.input(Input::Gauges(Gauges { all, ..Gauges::default() }));
+    stage.settle();
+}
+
+/// What waited at the latest instant that was written.
+fn gauged(stage: &Stage<MemoryStore>) -> Option<u64> {
+    let mut reader = stage.store.reader().expect("memory gives readers");
+    let figures = FigureSet::totals(&mut reader).expect("memory can be read");
+    figures.gauges().all.map(|gauge| gauge.queued)
+}
+
+#[test]
+fn gauges_make_one_write_a_minute_and_go_with_other_figures_in_between() {
+    let mut stage = stage(0);
+    for n in 0..30 {
+        gauge(&mut stage, n);
+        stage.pass(Millis::seconds(10));
+    }
+    // At once, and after each of five minutes, though they are fed every ten seconds.
+    assert!((5..=6).contains(&writes(&stage)), "{}: {}", writes(&stage), stage.log());
+    let before = writes(&stage);
+    gauge(&mut stage, 99);
+    stage.enqueue(job());
+    stage.settle();
+    stage.pass(Millis::seconds(1));
+    assert_eq!((writes(&stage), gauged(&stage)), (before + 1, Some(99)));
+}
+
+#[test]
+fn a_start_is_counted_and_written_within_a_second() {
+    let mut stage = stage(0);
+    stage.input(Input::Started);
+    stage.settle();
+    stage.pass(Millis::seconds(1));
+    assert_eq!((totals(&stage).starts, writes(&stage)), (1, 1));
+}
+
 #[test]
 fn a_heartbeat_makes_no_figures() {
     let mut stage = stage(1);
@@ -83,7 +124,7 @@ fn what_a_process_did_last_is_written_before_it_ends() {
 }
 
 #[test]
-fn the_last_figures_of_a_registered_worker_go_with_its_farewell() {
+fn the_last_figures_of_a_registered_worker_go_with_its_removal() {
     let presence = Some(Millis::seconds(10));
     let mut stage = Stage::with(MemoryStore::new(), Config { presence, ..config(0) });
     stage.settle();

@@ -1,5 +1,5 @@
-//! The seven promises of the design, each shown by the machine and `apply` together. The names are
-//! the promises; the simulator and the crash tests of each store show them again, harder.
+//! The seven promises of docs/GUARANTEES.md, each shown by the machine and `apply` together. The
+//! simulation and the crash tests of each store show them under faults.
 
 use windlass_core::machine::{Answer, Config, Input, Limits, Phase, Refused, Request};
 use windlass_core::store::{Admin, JobRefused, Reader, Settle, Store, audit};
@@ -126,7 +126,7 @@ fn promise_4_recovery_a_vanished_workers_job_is_runnable_after_its_lease_the_las
 }
 
 #[test]
-fn promise_4_a_clock_that_jumps_an_hour_reaps_no_lease_that_is_heard_from() {
+fn promise_4_a_clock_that_jumps_an_hour_reaps_no_lease_that_is_extended() {
     let mut stage = stage(0);
     stage.enqueue(job());
     stage.poll("remote", Millis::ZERO);
@@ -180,7 +180,7 @@ fn promise_6_bounded_everything_over_a_limit_the_caller_is_refused_by_name_and_n
     let limits = Limits { waiting_admin: 2, waiting_polls: 1, ..Limits::default() };
     let mut stage = Stage::with(MemoryStore::new(), Config { limits, ..config(3) });
     stage.settle();
-    let pause = |stage: &mut Stage<MemoryStore>| stage.admin(Admin::Pause(QueueName::default()));
+    let pause = |stage: &mut Stage<MemoryStore>| stage.admin(Admin::pause(QueueName::default()));
     let accepted = [pause(&mut stage), pause(&mut stage)];
     let refused = pause(&mut stage);
     let overloaded = Refused::Overloaded { what: "commands", limit: 2 };

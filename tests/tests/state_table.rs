@@ -40,7 +40,7 @@ fn the_moves_are_those_of_the_diagram() {
 fn the_document_shows_the_table_and_the_diagram_of_the_code() {
     let path = document();
     let text = fs::read_to_string(&path).expect("docs/STATE_MACHINE.md can be read");
-    let diagram = format!("\n```mermaid\n{}```\n\n", diagram());
+    let diagram = format!("\n```text\n{}```\n\n", diagram());
     let generated = with_part(&text, "diagram", &diagram);
     let generated = with_part(&generated, "table", &format!("\n{}\n", table()));
     if update() {

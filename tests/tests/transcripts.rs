@@ -3,7 +3,7 @@
 //! behaviour. Regenerate with `INSTA_UPDATE=always cargo test`.
 
 use windlass_core::machine::{Config, Input, Request, StoreCall};
-use windlass_core::store::{Admin, Heartbeat, Retention, Settle};
+use windlass_core::store::{Admin, Heartbeat, Reader, Retention, Settle, Store};
 use windlass_core::{
     Delay, Failure, JobId, JobTimeout, Millis, NewJob, ProcessId, QueueName, Verdict, When,
     WorkerId,
@@ -63,7 +63,7 @@ fn a_commit_of_unknown_outcome_is_looked_up_and_never_repeated_blindly() {
 }
 
 #[test]
-fn a_store_that_failed_is_opened_anew_before_anything_is_acknowledged() {
+fn a_store_that_failed_is_reopened_before_anything_is_acknowledged() {
     let mut stage = stage(1);
     stage.store.fail_next(Fault::FatalCommitted);
     stage.enqueue(job());
@@ -138,7 +138,10 @@ fn a_clock_step_reaps_no_healthy_job() {
     stage.poll("remote", Millis::ZERO);
     stage.settle();
     stage.step_wall(3_600_000);
-    stage.say("by the wall clock both leases ended long ago; the remote one is heard from in time");
+    stage.say(
+        "by the wall clock both leases ended long ago; the heartbeat of the remote one comes in \
+         time",
+    );
     stage.pass(Millis::seconds(15));
     stage.request(Request::Heartbeat(Heartbeat {
         token: token("2.1"),
@@ -155,7 +158,7 @@ fn a_clock_step_reaps_no_healthy_job() {
 #[test]
 fn a_paused_queue_starts_nothing_until_it_is_resumed() {
     let mut stage = stage(1);
-    stage.admin(Admin::Pause(QueueName::default()));
+    stage.admin(Admin::pause(QueueName::default()));
     stage.settle();
     stage.enqueue(job());
     stage.settle();
@@ -199,13 +202,13 @@ fn a_long_job_is_kept_alive_by_heartbeats_and_stopped_when_they_cannot_be_writte
     }
     stage.pass(Millis::seconds(30));
     let log = stage.log();
-    let retries = log.matches("worth another try").count();
+    let retries = log.matches("not committed, retry").count();
     let log: Vec<&str> = log.lines().filter(|line| !is_retry(line)).collect();
     insta::assert_snapshot!(format!("{}\n({retries} tries)", log.join("\n")));
 }
 
 fn is_retry(line: &str) -> bool {
-    line.contains("worth another try")
+    line.contains("not committed, retry")
         || line.contains("StoreRetry")
         || line.contains("= commit") && line.contains("heartbeat")
 }
@@ -258,6 +261,30 @@ fn finished_jobs_are_purged_when_they_are_old_and_the_machine_sleeps_until_then(
     stage.settle();
     stage.pass(Millis::seconds(60));
     insta::assert_snapshot!(stage.log());
+}
+
+#[test]
+fn an_empty_queue_is_gone_after_two_passes_over_the_queues() {
+    let retention = Retention { done: Some(Millis::minutes(15)), ..Retention::default() };
+    let mut stage = Stage::with(MemoryStore::new(), Config { retention, ..config(1) });
+    let queue = QueueName::new("left-empty").expect("a name");
+    stage.enqueue(NewJob { queue, ..job() });
+    stage.settle();
+    stage.complete("1.1");
+    stage.settle();
+    stage.pass(Millis::minutes(10));
+    stage.say(&format!("the queue has a done job until it is purged: {}", queues(&stage)));
+    stage.pass(Millis::minutes(10));
+    stage.say(&format!("the queue is empty: {}", queues(&stage)));
+    assert_eq!(queues(&stage), "none");
+    insta::assert_snapshot!(stage.log());
+}
+
+/// The queues of a stage's store, by name.
+fn queues(stage: &Stage<MemoryStore>) -> String {
+    let dump = stage.store.reader().and_then(|mut reader| reader.dump()).expect("it can be read");
+    let names: Vec<&str> = dump.queues.iter().map(|row| row.queue.name.as_str()).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
 #[test]
@@ -326,7 +353,7 @@ fn fewer_slots_stop_nothing_and_claim_nothing_until_enough_runs_have_ended() {
 }
 
 #[test]
-fn a_worker_asked_to_stop_by_another_process_hears_it_at_the_next_check() {
+fn a_worker_asked_to_stop_by_another_process_learns_it_at_the_next_check() {
     let store = MemoryStore::new();
     let process = ProcessId(2);
     let mut other = Stage::with(store.another(), Config { process, ..config(0) });
@@ -353,7 +380,7 @@ fn a_worker_is_noted_as_often_as_is_said_also_while_it_ends_what_it_runs() {
     stage.settle();
     stage.input(Input::Presence(Some(Millis::seconds(4))));
     stage.pass(Millis::seconds(5));
-    stage.say("how many it runs is told at once");
+    stage.say("a new number of slots is written at once");
     stage.input(Input::Slots(2));
     stage.settle();
     stage.input(Input::Drain { deadline: Millis::seconds(30) });

@@ -7,7 +7,7 @@ use windlass_core::{Demand, JobId, Kind, Kinds, MaxRetries, Millis, Policy, Proc
 use windlass_store_memory::MemoryStore;
 use windlass_tests::stage::{Stage, config, job, worker_named};
 
-/// A stage that has heard of its empty store.
+/// A stage that has called its empty store once.
 fn stage_with(config: Config) -> Stage<MemoryStore> {
     let mut stage = Stage::with(MemoryStore::new(), config);
     stage.settle();
@@ -46,7 +46,7 @@ fn a_remote_worker_is_known_with_the_commit_that_first_claims_for_it() {
     assert_eq!((row.worker.demand, row.worker.slots), (kinds("a"), 3));
 }
 
-/// While it waits it is not heard of; so how often it is heard of depends on how long it waits.
+/// While it waits it sends nothing; so the interval of its polls depends on how long it waits.
 #[test]
 fn a_remote_worker_that_waits_for_long_does_not_count_as_gone_meanwhile() {
     let mut stage = noted(0);
@@ -64,7 +64,7 @@ fn a_remote_worker_that_waits_for_long_does_not_count_as_gone_meanwhile() {
 }
 
 #[test]
-fn a_remote_worker_that_wants_something_else_is_noted_anew_but_not_with_every_poll() {
+fn a_remote_worker_that_wants_something_else_is_noted_again_but_not_with_every_poll() {
     let mut stage = noted(0);
     stage.settle();
     poll(&mut stage, kinds("a"), Millis::ZERO);
@@ -86,7 +86,7 @@ fn a_remote_worker_that_wants_something_else_is_noted_anew_but_not_with_every_po
 }
 
 #[test]
-fn a_process_that_asks_its_own_worker_to_stop_hears_it_with_that_commit() {
+fn a_process_that_asks_its_own_worker_to_stop_learns_it_with_that_commit() {
     let mut stage = noted(1);
     stage.settle();
     stage.admin(Admin::StopWorker(WorkerId::new("here").expect("a name")));
@@ -107,7 +107,7 @@ fn a_worker_that_another_one_was_asked_to_stop_does_not_take_it_for_itself() {
 
 /// Without a check for changes the mark is found when the worker is next noted.
 #[test]
-fn a_worker_hears_that_it_is_to_stop_at_the_latest_when_it_is_next_noted() {
+fn a_worker_learns_that_it_is_to_stop_at_the_latest_when_it_is_next_noted() {
     let mut stage = noted(1);
     stage.settle();
     let process = ProcessId(2);
@@ -167,7 +167,7 @@ fn jobs(store: &MemoryStore) -> usize {
     store.reader().and_then(|mut reader| reader.dump()).expect("it dumps").jobs.len()
 }
 
-/// Stores so many jobs that were cancelled.
+/// Stores this number of cancelled jobs.
 fn cancelled(stage: &mut Stage<MemoryStore>, count: u64) {
     for at in 0..count {
         stage.enqueue(job());
@@ -216,7 +216,7 @@ fn a_process_without_workers_purges_in_pages() {
 }
 
 /// Several processes on one store with the same retention: what one has purged the others leave
-/// alone, and nobody makes commits for it without end.
+/// alone, and no process makes commits for it without end.
 #[test]
 fn processes_that_purge_one_store_do_not_fight() {
     let retention = Retention { cancelled: Some(Millis::seconds(30)), ..Retention::default() };

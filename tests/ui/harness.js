@@ -11,18 +11,21 @@ import { chromium } from 'playwright-core';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const binary = process.env.WINDLASS_BIN ?? join(here, '../../target/debug/windlass');
+/** With `WINDLASS_UI=1` the files of the folder are sent in place of those in the binary: no build is needed. */
+const FILES = process.env.WINDLASS_UI ? join(here, '../../server/ui') : null;
 export const AXE = readFileSync(join(here, 'node_modules/axe-core/axe.min.js'), 'utf8');
 
 export class Server {
-  constructor(args = []) {
+  /** @param {string[]} args @param {string} [store] one in a folder of its own if absent */
+  constructor(args = [], store = undefined) {
     this.folder = mkdtempSync(join(tmpdir(), 'windlass-ui-'));
     this.args = args;
+    this.store = store ?? `sqlite:${join(this.folder, 'data/w.db')}`;
   }
 
   /** @param {number} port */
   async start(port = 0) {
-    const store = `sqlite:${join(this.folder, 'data/w.db')}`;
-    this.child = spawn(binary, ['--store', store, 'serve', '--listen', `127.0.0.1:${port}`, ...this.args], { stdio: ['ignore', 'pipe', 'ignore'] });
+    this.child = spawn(binary, ['--store', this.store, 'serve', '--listen', `127.0.0.1:${port}`, ...this.args], { stdio: ['ignore', 'pipe', 'ignore'] });
     const line = await new Promise((resolve, reject) => {
       let said = '';
       this.child.stdout.on('data', (data) => {
@@ -78,10 +81,11 @@ export class Server {
 
 /** A proxy that serves the server below a prefix, and may hold streams back. */
 export async function proxy(server, prefix, holdsStreams = false) {
+  let holds = holdsStreams;
   const node = createServer((req, res) => {
     if (!req.url.startsWith(prefix)) return res.writeHead(404).end();
     const path = req.url.slice(prefix.length - 1);
-    if (holdsStreams && path.startsWith('/events')) return undefined;
+    if (holds && path.startsWith('/events')) return undefined;
     const up = request({ port: server.port, host: '127.0.0.1', method: req.method, path, headers: req.headers }, (answer) => {
       res.writeHead(answer.statusCode, answer.headers);
       answer.pipe(res);
@@ -91,7 +95,7 @@ export async function proxy(server, prefix, holdsStreams = false) {
     req.pipe(up);
   });
   await new Promise((resolve) => node.listen(0, '127.0.0.1', resolve));
-  return { url: `http://127.0.0.1:${node.address().port}${prefix}`, close: () => { node.closeAllConnections(); node.close(); } };
+  return { url: `http://127.0.0.1:${node.address().port}${prefix}`, holds: (on) => { holds = on; }, close: () => { node.closeAllConnections(); node.close(); } };
 }
 
 let browser;
@@ -103,10 +107,19 @@ export const close = () => browser?.close();
 
 /**
  * Runs a test on a page; whatever goes wrong in the browser fails it, but for what `expected` matches.
- * @param {{ width?: number, dark?: boolean, expected?: RegExp, motion?: boolean }} options
+ * @param {{ width?: number, height?: number, dark?: boolean, expected?: RegExp, forced?: boolean, zoom?: number }} options
  */
 export async function onPage(url, options, test) {
-  const context = await (await open()).newContext({ viewport: { width: options.width ?? 1440, height: 900 }, colorScheme: options.dark ? 'dark' : 'light', reducedMotion: 'reduce' });
+  const context = await (await open()).newContext({ viewport: { width: options.width ?? 1440, height: options.height ?? 900 }, deviceScaleFactor: options.zoom ?? 1, forcedColors: options.forced ? 'active' : 'none', colorScheme: options.dark ? 'dark' : 'light', reducedMotion: 'reduce' });
+  if (FILES) {
+    await context.route(/\/ui\/[0-9a-f]{12}\//, (route) => route.fulfill({ path: join(FILES, route.request().url().split('/').pop()) }));
+    const shell = readFileSync(join(FILES, 'index.html'), 'utf8').replace('{modules}', '');
+    await context.route((to) => to.pathname.endsWith('/') && !to.pathname.startsWith('/ui'), async (route) => {
+      const response = await route.fetch();
+      const build = (await response.text()).match(/ui\/([0-9a-f]{12})\//)[1];
+      await route.fulfill({ response, body: shell.replaceAll('{build}', build) });
+    });
+  }
   const page = await context.newPage();
   const wrong = [];
   const origin = new URL(url).origin;
@@ -125,7 +138,7 @@ export async function onPage(url, options, test) {
   if (wrong.length > 0) throw new Error(`in the browser: ${wrong.join('\n')}`);
 }
 
-/** Waits for so many further snapshots. */
+/** Waits for this number of further snapshots. */
 export async function snapshots(page, more = 1) {
   const from = Number(await page.evaluate(() => document.documentElement.dataset.rev ?? '0'));
   await page.waitForFunction((wanted) => Number(document.documentElement.dataset.rev ?? '0') >= wanted, from + more, { timeout: 20_000 });

@@ -44,7 +44,6 @@ pub(crate) async fn open(task: Task) -> Outcome<Beanstalkd> {
     Ok(peer)
 }
 
-/// One connection.
 struct Connection {
     stream: BufReader<TcpStream>,
     line: String,

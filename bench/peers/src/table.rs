@@ -4,12 +4,14 @@ use serde_json::{Map, Value};
 
 use crate::contestant::Contestant;
 
-/// What is told of a queue, and whether more is better.
-const FIGURES: [(&str, &str, bool); 6] = [
+/// A figure of a queue, and whether more is better.
+const FIGURES: [(&str, &str, bool); 8] = [
     ("one_per_s", "1 producer/s", true),
     ("many_per_s", "64 producers/s", true),
     ("bulk_per_s", "bulk/s", true),
     ("drain_per_s", "drain/s", true),
+    ("lives_1_per_s", "lives/s", true),
+    ("lives_4_per_s", "lives/s, 4 nodes", true),
     ("pickup_p50_us", "pickup p50 us", false),
     ("pickup_p99_us", "p99 us", false),
 ];
@@ -18,14 +20,14 @@ const FIGURES: [(&str, &str, bool); 6] = [
 pub(crate) type Row = Map<String, Value>;
 
 /// The rows, Windlass first if it took part.
-pub(crate) fn rows(present: &[&Contestant], rounds: &[Vec<Row>]) -> Vec<Row> {
+pub(crate) fn rows(scenario: &str, present: &[&Contestant], rounds: &[Vec<Row>]) -> Vec<Row> {
     let ours = present.iter().position(|one| one.name == "windlass");
     let ours = ours.and_then(|at| rounds.get(at));
     let mut rows = Vec::new();
     for (one, rounds) in present.iter().zip(rounds) {
         let Some(last) = rounds.last() else { continue };
         let mut row = Row::new();
-        row.insert("scenario".into(), "peers".into());
+        row.insert("scenario".into(), scenario.into());
         row.insert("peer".into(), one.name.into());
         row.insert("setting".into(), one.setting.into());
         row.insert("durability".into(), last.get("durability").cloned().unwrap_or_default());
@@ -124,7 +126,7 @@ mod tests {
     fn a_ratio_is_of_one_round_and_above_one_where_windlass_is_better() {
         let present: Vec<&Contestant> = CONTESTANTS.iter().take(2).collect();
         let rounds = [vec![round(100, 10), round(10, 10)], vec![round(50, 20), round(5, 20)]];
-        let rows = rows(&present, &rounds);
+        let rows = rows("peers", &present, &rounds);
         assert_eq!(rows[1]["one_per_s_windlass_by_it"], 2.0);
         assert_eq!(rows[1]["pickup_p50_us_windlass_by_it"], 2.0);
         assert!(rows[1].get("bulk_per_s").is_none());

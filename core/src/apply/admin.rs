@@ -2,11 +2,14 @@
 
 use alloc::boxed::Box;
 
+use super::bulk::BulkWork;
 use super::sweep::{self, Dead};
 use super::work::Work;
 use crate::store::{Admin, AdminDone, AdminRefused, JobRefused};
+use crate::text::without_nul;
 use crate::{
-    Event, EventName, JobId, Queue, QueueName, Rejected, StateName, Step, WorkerId, transition,
+    Event, EventName, JobId, Pause, Queue, QueueName, QueueSettings, Rejected, StateName, Step,
+    WorkerId, transition,
 };
 
 type Answer = Result<AdminDone, AdminRefused>;
@@ -14,6 +17,7 @@ type Answer = Result<AdminDone, AdminRefused>;
 /// Runs one command. `dead` holds the pages of dead letters that the commands ask for.
 pub(super) fn admin(
     work: &mut Work,
+    bulk: &mut BulkWork,
     command: &Admin,
     dead: &mut impl Iterator<Item = Dead>,
 ) -> Answer {
@@ -23,9 +27,16 @@ pub(super) fn admin(
         Admin::Delete(id) => delete(work, *id),
         Admin::ReplayDead { .. } => Ok(replay_dead(work, dead.next().unwrap_or_default())),
         Admin::DiscardDead { .. } => Ok(discard_dead(work, dead.next().unwrap_or_default())),
-        Admin::Pause(name) => set_queue(work, name, |queue| queue.paused = true),
-        Admin::Resume(name) => set_queue(work, name, |queue| queue.paused = false),
-        Admin::SetQueue(name, settings) => {
+        Admin::StartBulk(terms) => bulk.start(terms, work.now),
+        Admin::ContinueBulk(id) => bulk.order(*id, |bulk| bulk.resume(work.now)),
+        Admin::StopBulk(id) => bulk.order(*id, |bulk| bulk.stop(work.now)),
+        Admin::Pause { name, by } => {
+            let pause = Pause { at: Some(work.now), by: by.as_deref().map(without_nul) };
+            set_queue(work, name, |queue| queue.paused = queue.paused.take().or(Some(pause)))
+        }
+        Admin::Resume(name) => set_queue(work, name, |queue| queue.paused = None),
+        Admin::SetQueue { name, settings, expected } => {
+            unchanged(work, name, expected.as_deref())?;
             set_queue(work, name, |queue| queue.settings = *settings)
         }
         Admin::DeleteQueue(name) => delete_queue(work, name),
@@ -50,7 +61,7 @@ pub(super) fn admin(
 }
 
 fn stop_mark(work: &Work, id: &WorkerId) -> Answer {
-    let stopping = work.stop_mark(id).ok_or(AdminRefused::NoWorker)?;
+    let stopping = work.stop_mark(id).ok_or_else(|| AdminRefused::NoWorker(id.clone()))?;
     Ok(AdminDone::Worker { id: id.clone(), stopping })
 }
 
@@ -82,8 +93,21 @@ fn set_queue(work: &mut Work, name: &QueueName, change: impl FnOnce(&mut Queue))
     Ok(AdminDone::Queue(queue.unwrap_or_else(|| Queue::new(name.clone()))))
 }
 
+/// Refuses if the settings of a queue are others than expected.
+fn unchanged(
+    work: &Work,
+    name: &QueueName,
+    expected: Option<&QueueSettings>,
+) -> Result<(), AdminRefused> {
+    let settings = work.queue(name).map(|work| work.queue.settings).unwrap_or_default();
+    match expected {
+        Some(expected) if *expected != settings => Err(AdminRefused::SettingsChanged(settings)),
+        _ => Ok(()),
+    }
+}
+
 fn delete_queue(work: &mut Work, name: &QueueName) -> Answer {
-    let queue = work.queue(name).ok_or(AdminRefused::NoQueue)?;
+    let queue = work.queue(name).ok_or_else(|| AdminRefused::NoQueue(name.clone()))?;
     if !queue.counts.is_empty() {
         return Err(AdminRefused::QueueHasJobs { jobs: queue.counts.all() });
     }

@@ -20,7 +20,7 @@ use crate::{
 /// The claims of a batch.
 #[derive(Debug)]
 pub(super) struct Claims {
-    /// What the store was asked for each claim, until it is its turn.
+    /// The first question of each claim; taken when it is its turn.
     sources: Vec<Option<Source>>,
     pool: Vec<(Rank, Slot)>,
     /// The claim whose turn it is.
@@ -48,7 +48,7 @@ struct Current {
     at: usize,
     budget: ByteBudget,
     taker: usize,
-    /// How many jobs the present taker and all of them together may still take.
+    /// Jobs that the present taker, and all together, may still take.
     left: (usize, usize),
     claimed: Claimed,
 }
@@ -122,7 +122,7 @@ impl Claims {
         }
     }
 
-    /// What was claimed, in the order of the claims.
+    /// The claimed jobs, in the order of the claims.
     pub(super) fn take(&mut self) -> Vec<Claimed> {
         mem::take(&mut self.done)
     }
@@ -213,7 +213,7 @@ impl Current {
         None
     }
 
-    /// What to ask a source for next; nothing if it would not fit.
+    /// The next question to a source; `None` if its next payload would not fit.
     fn want_more(&mut self, work: &Work, at: usize) -> Option<Want> {
         let source = &self.sources[at];
         if !self.budget.fits(source.next_bytes.unwrap_or(0) as usize) {
@@ -263,7 +263,7 @@ fn lease(
     Some(Leased { taker: at, job, payload })
 }
 
-/// Which jobs of the pool a claim may take.
+/// The jobs of the pool that a claim may take.
 struct Wanted<'d> {
     demand: &'d Demand,
     /// The latest queue and kind, and whether they are wanted: most jobs are of one.

@@ -80,7 +80,7 @@ impl FigureWork {
         }
     }
 
-    /// What is to be written.
+    /// Adds the changed and the dropped rows to the changes.
     pub(super) fn gather(&mut self, changes: &mut Changes) {
         for (key, row) in mem::take(&mut self.rows) {
             match row {

@@ -6,9 +6,12 @@
 //! others.
 
 mod admin;
+mod bulk;
 mod claim;
 mod enqueue;
 mod figures;
+mod groups;
+mod import;
 mod settle;
 mod sweep;
 mod work;
@@ -16,8 +19,10 @@ mod work;
 use alloc::boxed::Box;
 use core::mem;
 
+use self::bulk::BulkWork;
 use self::claim::Claims;
 use self::figures::FigureWork;
+use self::groups::GroupWork;
 use self::sweep::Found;
 use self::work::Work;
 use crate::store::{Answers, BadAnswer, Batch, Changes, Outcomes, Questions};
@@ -49,10 +54,17 @@ use crate::store::{Answers, BadAnswer, Batch, Changes, Outcomes, Questions};
 /// }
 /// ```
 ///
-/// In the usual case there is one `Questions` and one `Changes`. A second round is asked for where
-/// candidates turn out not to be claimable, where a batch opens a queue that was closed, for the
-/// keys of jobs that are to be removed, and for the rows that figures are folded into. The work is
-/// proportional to the batch and to what it touches, never to what is stored.
+/// In the usual case there is one `Questions` and one `Changes`. Further rounds are asked for:
+///
+/// * once for the keys of jobs that may be removed and the rows that figures are folded into;
+/// * for each claim, where candidates turn out not to be claimable: the batch or an earlier claim
+///   took them, or their queue was closed or reached its limit;
+/// * for each claim, once for queues that the batch opened, and once for the payloads of jobs that
+///   it made ready, again where a queue reached its limit meanwhile;
+/// * once or twice for error groups, if a job became a dead letter or no longer is one, or if
+///   groups are to be removed.
+///
+/// The work is proportional to the batch and to what it touches, never to what is stored.
 #[derive(Debug)]
 pub struct Apply<'b> {
     batch: &'b Batch,
@@ -61,6 +73,8 @@ pub struct Apply<'b> {
     work: Work,
     claims: Claims,
     figures: FigureWork,
+    groups: GroupWork,
+    bulk: BulkWork,
     out: Outcomes,
 }
 
@@ -73,11 +87,13 @@ enum Phase {
     More(Box<Found>),
     /// Everything is decided but claims.
     Claiming,
-    /// Everything is decided.
+    /// The error groups of jobs that became dead letters, or no longer are, are awaited.
+    Grouping,
+    /// Claims and groups too; only the changes are left to be made.
     Decided,
 }
 
-/// What a store is to do next.
+/// The next step of a store's loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Answer these as well, in the same transaction.
@@ -99,6 +115,8 @@ impl<'b> Apply<'b> {
             work: Work::new(batch),
             claims: Claims::new(batch),
             figures: FigureWork::default(),
+            groups: GroupWork::new(batch),
+            bulk: BulkWork::default(),
             out: Outcomes::default(),
         };
         (apply, asked)
@@ -111,6 +129,8 @@ impl<'b> Apply<'b> {
         let asked = mem::take(&mut self.asked);
         self.work.take_in(&asked, &mut answers)?;
         self.figures.take_in(&asked, &mut answers)?;
+        self.groups.take_in(&asked, &mut answers);
+        self.bulk.take_in(&asked, &mut answers)?;
         match mem::replace(&mut self.phase, Phase::Claiming) {
             Phase::Start => {
                 let found = Found::new(&mut self.work, self.batch, &mut answers)?;
@@ -125,13 +145,23 @@ impl<'b> Apply<'b> {
             }
             Phase::More(found) => self.decide(*found),
             Phase::Claiming => self.claims.refill(&mut self.work, answers.candidates)?,
+            Phase::Grouping => return Ok(self.group_or_write()),
             Phase::Decided => return Err(BadAnswer("nothing was asked".into())),
         }
         if let Some(questions) = self.claims.run(&mut self.work, self.batch) {
             return Ok(self.ask(questions));
         }
+        Ok(self.group_or_write())
+    }
+
+    /// Asks for error groups, as long as there are any to load; then everything is decided.
+    fn group_or_write(&mut self) -> Step {
+        if let Some(questions) = self.groups.to_load(&self.work) {
+            self.phase = Phase::Grouping;
+            return self.ask(questions);
+        }
         self.phase = Phase::Decided;
-        Ok(Step::Write(self.gather()))
+        Step::Write(self.gather())
     }
 
     /// The outcomes of the batch; they hold once the changes are committed.
@@ -147,15 +177,22 @@ impl<'b> Apply<'b> {
 
     /// Decides everything but claims.
     fn decide(&mut self, found: Found) {
-        let Self { batch, work, figures, out, .. } = self;
+        let Self { batch, work, figures, bulk, out, .. } = self;
         let Found { expired, due, finished, dead, orphans, silent, empty_queues } = found;
         out.settles = batch.settles.iter().map(|command| settle::settle(work, command)).collect();
-        out.heartbeats =
-            batch.heartbeats.iter().map(|command| settle::beat(work, batch, command)).collect();
+        out.heartbeats = batch
+            .heartbeats
+            .iter()
+            .map(|command| settle::heartbeat(work, batch, command))
+            .collect();
         let mut dead = dead.into_iter();
-        let admin = batch.admin.iter().map(|command| admin::admin(work, command, &mut dead));
+        let admin = batch.admin.iter().map(|command| admin::admin(work, bulk, command, &mut dead));
         out.admin = admin.collect();
+        batch.bulk.iter().for_each(|step| bulk.step(work, step));
         out.enqueues = enqueue::enqueue(work, &batch.enqueues, &batch.policy);
+        if let Some(rows) = &batch.import {
+            import::import(work, rows);
+        }
         if let Some(reap) = batch.reap {
             let (reaped, expiry) = sweep::reap(work, batch, reap, expired);
             (out.reaped, out.next_expiry) = (Some(reaped), expiry);
@@ -170,13 +207,18 @@ impl<'b> Apply<'b> {
         figures.decide(batch);
     }
 
-    /// What is to be written, once everything is decided.
+    /// The changes, once everything is decided.
     fn gather(&mut self) -> Changes {
-        let Self { batch, work, claims, figures, out, .. } = self;
+        let Self { batch, work, claims, figures, groups, bulk, out, .. } = self;
+        // Before rows are answered: it says which groups their dead letters are in.
+        groups.decide(work);
         out.now = work.now;
         out.claims = claims.take();
         enqueue::echo(work, &batch.enqueues, &mut out.enqueues);
         figures.gather(&mut work.changes);
+        groups.gather(&mut work.changes);
+        (out.next_bulk, out.bulk_lost) = (bulk.next(work.now), bulk.lost);
+        bulk.gather(&mut work.changes);
         let changes = work.gather(batch.id, out);
         changes.assert_valid();
         changes

@@ -26,7 +26,7 @@ pub(super) fn settle(work: &mut Work, command: &Settle) -> Result<StateName, Job
 }
 
 /// A heartbeat of a run.
-pub(super) fn beat(
+pub(super) fn heartbeat(
     work: &mut Work,
     batch: &Batch,
     command: &Heartbeat,
@@ -35,7 +35,7 @@ pub(super) fn beat(
     let slot = work.find(token.job)?;
     let held = work.job_at(slot).ok_or(JobRefused::NotFound(token.job))?;
     let own = held.lease().is_some_and(|lease| batch.own.as_ref() == Some(&lease.worker));
-    // Of a clock that was stepped just now nothing is known but what it reads.
+    // After a clock step only the current reading can be trusted.
     let trusted_since = if work.clock_stepped { Some(work.now) } else { batch.clock.trusted_since };
     let event = Event::Heartbeat {
         epoch: token.epoch,
@@ -49,7 +49,7 @@ pub(super) fn beat(
     let Some(lease) = work.put_at(slot, job).lease().cloned() else {
         return Err(JobRefused::NotFound(token.job));
     };
-    work.hear_worker(&lease.worker);
+    work.touch_worker(&lease.worker);
     if let Some(text) = progress.clone() {
         work.note_progress(token.job, text);
     }

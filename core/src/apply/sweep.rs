@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::settle::keep;
 use super::work::{Slot, Work};
+use crate::bulk::Action;
 use crate::limits::{PAGE_ROWS, SILENT_KEPT};
 use crate::store::{
     Admin, Answers, BadAnswer, Batch, Cursor, DeadFilter, DeadFound, DeadJob, EmptyQueues, JobPage,
@@ -77,7 +78,9 @@ impl Found {
         });
         let finished = self.finished.iter().flat_map(|page| &page.slots);
         let dead = self.dead.iter().flat_map(|page| &page.slots);
-        let removable = finished.chain(dead).copied().chain(deleted);
+        let steps = batch.bulk.iter().filter(|step| step.action == Action::Delete);
+        let bulk = steps.flat_map(|step| &step.jobs).filter_map(|place| work.find(place.id).ok());
+        let removable = finished.chain(dead).copied().chain(deleted).chain(bulk);
         let keys = removable.filter_map(|slot| work.job_at(slot)?.idempotency_key.clone());
         sorted(keys.filter(|key| !work.knows_key(key)).collect())
     }

@@ -3,22 +3,25 @@
 //! The first byte is the version of the form. Reading is total: bytes that this code cannot have
 //! written are refused.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use thiserror::Error;
 
 use super::set::QueueFigures;
-use super::{COUNTERS, FigureSet, Figures, Times};
+use super::{COUNTERS, FigureSet, Figures, Gauge, Gauges, Times};
 use crate::limits::FIGURE_QUEUES;
 use crate::{QueueName, Wall};
 
 /// The form that is written.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The form that was written before there were gauges.
+const WITHOUT_GAUGES: u8 = 1;
 
 /// Bytes that are no figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BadFigures {
-    /// They end too early.
+    /// The bytes end within a figure.
     #[error("figures are cut short")]
     Short,
     /// They go on behind their end.
@@ -28,9 +31,9 @@ pub enum BadFigures {
     #[error("figures hold a number that is too large")]
     Large,
     /// A name is none.
-    #[error("figures hold the name of no queue, or names out of order")]
+    #[error("figures contain an invalid or misordered queue name")]
     Name,
-    /// They have another form.
+    /// A newer version of Windlass wrote them.
     #[error("figures are of version {0}, newer than this program")]
     Version(u8),
 }
@@ -42,38 +45,70 @@ impl FigureSet {
         put_figures(&mut out, &self.other);
         put(&mut out, self.queues.len() as u64);
         for (name, queue) in &self.queues {
-            let name = name.as_str().as_bytes();
-            put(&mut out, name.len() as u64);
-            out.extend_from_slice(name);
-            put(&mut out, queue.latest.get().max(0).unsigned_abs());
+            put_name(&mut out, name);
+            put_instant(&mut out, queue.latest);
             put_figures(&mut out, &queue.figures);
         }
+        put_gauges(&mut out, &self.gauges);
         out
     }
 
     /// The figures that were written as these bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadFigures> {
         let mut bytes = Bytes(bytes);
-        match bytes.byte()? {
-            VERSION => {}
-            other => return Err(BadFigures::Version(other)),
+        let version = bytes.byte()?;
+        if version != VERSION && version != WITHOUT_GAUGES {
+            return Err(BadFigures::Version(version));
         }
         let mut set = Self { other: figures(&mut bytes)?, ..Self::default() };
-        let queues = bytes.number()?;
-        if queues > FIGURE_QUEUES as u64 {
-            return Err(BadFigures::Large);
-        }
-        for _ in 0..queues {
-            let name = bytes.name()?;
-            if set.queues.last_key_value().is_some_and(|(last, _)| *last >= name) {
-                return Err(BadFigures::Name);
-            }
-            let latest = i64::try_from(bytes.number()?).map_err(|_| BadFigures::Large)?;
-            let queue = QueueFigures { latest: Wall::new(latest), figures: figures(&mut bytes)? };
-            set.queues.insert(name, queue);
+        set.queues = bytes.by_queue(|bytes| {
+            Ok(QueueFigures { latest: bytes.instant()?, figures: figures(bytes)? })
+        })?;
+        if version != WITHOUT_GAUGES {
+            set.gauges = gauges(&mut bytes)?;
         }
         if bytes.0.is_empty() { Ok(set) } else { Err(BadFigures::Long) }
     }
+}
+
+fn put_name(out: &mut Vec<u8>, name: &QueueName) {
+    let name = name.as_str().as_bytes();
+    put(out, name.len() as u64);
+    out.extend_from_slice(name);
+}
+
+fn put_instant(out: &mut Vec<u8>, at: Wall) {
+    put(out, at.get().max(0).unsigned_abs());
+}
+
+fn put_gauges(out: &mut Vec<u8>, gauges: &Gauges) {
+    put(out, u64::from(gauges.all.is_some()));
+    gauges.all.iter().for_each(|gauge| put_gauge(out, gauge));
+    put(out, gauges.queues.len() as u64);
+    for (name, gauge) in &gauges.queues {
+        put_name(out, name);
+        put_gauge(out, gauge);
+    }
+}
+
+fn put_gauge(out: &mut Vec<u8>, gauge: &Gauge) {
+    put_instant(out, gauge.at);
+    put_some(out, &[gauge.queued, gauge.processing, gauge.oldest_ms]);
+}
+
+fn gauges(bytes: &mut Bytes<'_>) -> Result<Gauges, BadFigures> {
+    let all = match bytes.number()? {
+        0 => None,
+        1 => Some(gauge(bytes)?),
+        _ => return Err(BadFigures::Large),
+    };
+    Ok(Gauges { all, queues: bytes.by_queue(gauge)? })
+}
+
+fn gauge(bytes: &mut Bytes<'_>) -> Result<Gauge, BadFigures> {
+    let at = bytes.instant()?;
+    let [queued, processing, oldest_ms] = bytes.some()?;
+    Ok(Gauge { at, queued, processing, oldest_ms })
 }
 
 fn put_figures(out: &mut Vec<u8>, figures: &Figures) {
@@ -153,6 +188,30 @@ impl Bytes<'_> {
             }
         }
         Ok(numbers)
+    }
+
+    fn instant(&mut self) -> Result<Wall, BadFigures> {
+        i64::try_from(self.number()?).map(Wall::new).map_err(|_| BadFigures::Large)
+    }
+
+    /// One value for each queue, by name.
+    fn by_queue<T>(
+        &mut self,
+        read: impl Fn(&mut Self) -> Result<T, BadFigures>,
+    ) -> Result<BTreeMap<QueueName, T>, BadFigures> {
+        let mut queues = BTreeMap::new();
+        let count = self.number()?;
+        if count > FIGURE_QUEUES as u64 {
+            return Err(BadFigures::Large);
+        }
+        for _ in 0..count {
+            let name = self.name()?;
+            if queues.last_key_value().is_some_and(|(last, _)| *last >= name) {
+                return Err(BadFigures::Name);
+            }
+            queues.insert(name, read(self)?);
+        }
+        Ok(queues)
     }
 
     fn name(&mut self) -> Result<QueueName, BadFigures> {

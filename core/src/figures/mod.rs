@@ -4,12 +4,14 @@
 //! [`Counts`](crate::Counts).
 
 mod bytes;
+mod gauge;
 mod set;
 mod span;
 
-use crate::{Job, LastVerdict, Millis, State};
+use crate::{Job, LastVerdict, Millis, Queue, State};
 
 pub use bytes::BadFigures;
+pub use gauge::{Gauge, Gauges};
 pub use set::FigureSet;
 pub use span::Span;
 pub(crate) use span::slot;
@@ -37,15 +39,24 @@ pub struct Figures {
     pub snoozed: u64,
     /// Attempts whose lease expired; they are in `retried` or `failed` as well.
     pub expired: u64,
-    /// How long claimed jobs had waited since they were due.
+    /// Pauses of the queue that was not paused before.
+    pub paused: u64,
+    /// Resumptions of the queue that was paused before.
+    pub resumed: u64,
+    /// Replacements of the queue's settings with other ones.
+    pub settings: u64,
+    /// Starts of processes that run or serve jobs; counted in no queue, but in
+    /// [`FigureSet::other`].
+    pub starts: u64,
+    /// Times from due to claimed.
     pub wait: Times,
     /// How long attempts ran that completed or failed. Those given back, put off, cancelled or
     /// expired are left out: their end says nothing about the work.
     pub run: Times,
 }
 
-/// How many counters there are.
-const COUNTERS: usize = 10;
+/// The number of counters in [`Figures`].
+const COUNTERS: usize = 14;
 
 impl Figures {
     /// Adds up.
@@ -62,7 +73,14 @@ impl Figures {
         self.counters() == [0; COUNTERS] && self.wait.is_empty() && self.run.is_empty()
     }
 
-    /// Counts what became of a job: the row before a transition, if it had one, and after it.
+    /// Counts a change of a queue by an operator.
+    pub(crate) fn note_queue(&mut self, before: &Queue, after: &Queue) {
+        self.paused += u64::from(after.is_paused() && !before.is_paused());
+        self.resumed += u64::from(before.is_paused() && !after.is_paused());
+        self.settings += u64::from(before.settings != after.settings);
+    }
+
+    /// Counts a change of a job: the row before a transition, if it had one, and after it.
     pub(crate) fn note(&mut self, before: Option<&Job>, after: &Job) {
         let Some(before) = before else {
             self.enqueued += 1;
@@ -79,17 +97,17 @@ impl Figures {
                 self.done += 1;
                 self.ran(before, after);
             }
-            State::Failed { spent, .. } if held => {
+            State::Failed { last_verdict, .. } if held => {
                 self.failed += 1;
-                self.reported(before, after, spent.is_some());
+                self.reported(before, after, last_verdict.is_some());
             }
             State::Cancelled { .. } => self.cancelled += 1,
-            State::Queued { spent, .. } if held => match spent {
+            State::Queued { last_verdict, .. } if held => match last_verdict {
                 Some(LastVerdict::Released) => self.released += 1,
                 Some(LastVerdict::Snoozed) => self.snoozed += 1,
-                spent => {
+                last_verdict => {
                     self.retried += 1;
-                    self.reported(before, after, spent.is_some());
+                    self.reported(before, after, last_verdict.is_some());
                 }
             },
             // A heartbeat, a job that fell due, a replay.
@@ -124,6 +142,10 @@ impl Figures {
             self.released,
             self.snoozed,
             self.expired,
+            self.paused,
+            self.resumed,
+            self.settings,
+            self.starts,
         ]
     }
 
@@ -139,6 +161,10 @@ impl Figures {
             &mut self.released,
             &mut self.snoozed,
             &mut self.expired,
+            &mut self.paused,
+            &mut self.resumed,
+            &mut self.settings,
+            &mut self.starts,
         ]
     }
 }
@@ -152,11 +178,11 @@ pub struct Times {
 }
 
 impl Times {
-    /// How many buckets there are. The last one holds everything that is longer than the bound of
+    /// The number of buckets. The last one holds everything that is longer than the bound of
     /// the one before.
     pub const BUCKETS: usize = 26;
 
-    /// How many lengths fell into each bucket.
+    /// The number of lengths in each bucket, the shortest first.
     pub fn buckets(&self) -> &[u64; Self::BUCKETS] {
         &self.buckets
     }
@@ -166,7 +192,7 @@ impl Times {
         (bucket + 1 < Self::BUCKETS).then(|| Millis::new(1 << bucket))
     }
 
-    /// How many lengths were recorded.
+    /// The number of lengths recorded.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }

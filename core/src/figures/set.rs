@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use super::Figures;
+use super::{Figures, Gauges};
 use crate::limits::FIGURE_QUEUES;
 use crate::{QueueName, Wall};
 
@@ -12,6 +12,7 @@ use crate::{QueueName, Wall};
 pub struct FigureSet {
     pub(super) queues: BTreeMap<QueueName, QueueFigures>,
     pub(super) other: Figures,
+    pub(super) gauges: Gauges,
 }
 
 /// The figures of one queue.
@@ -25,7 +26,22 @@ pub(super) struct QueueFigures {
 impl FigureSet {
     /// Whether nothing happened.
     pub fn is_empty(&self) -> bool {
-        self.queues.is_empty() && self.other.is_empty()
+        self.queues.is_empty() && self.other.is_empty() && self.gauges.is_empty()
+    }
+
+    /// What waited and ran, as it was counted last.
+    pub fn gauges(&self) -> &Gauges {
+        &self.gauges
+    }
+
+    /// Takes over gauges that are later than those known.
+    pub fn gauge(&mut self, gauges: &Gauges) {
+        self.gauges.merge(gauges);
+    }
+
+    /// Counts a start of this process.
+    pub(crate) fn count_start(&mut self) {
+        self.other.starts += 1;
     }
 
     /// The queues that have figures of their own, by name.
@@ -57,21 +73,27 @@ impl FigureSet {
 
     /// Adds another set.
     pub fn add(&mut self, set: &Self) {
+        self.gauges.merge(&set.gauges);
+        self.add_counts(set);
+    }
+
+    fn add_counts(&mut self, set: &Self) {
         self.other.add(&set.other);
         for (name, queue) in &set.queues {
             self.count(name, &queue.figures);
         }
     }
 
-    /// Adds the figures of a slot to a total. When there are too many queues, the one that was
-    /// idle for the longest time is dropped, so that names that are no longer used make room.
+    /// Adds the figures of a slot to a total, which has no gauges. When there are too many queues,
+    /// the one that was idle for the longest time is dropped, so that names that are no longer used
+    /// make room.
     pub(crate) fn add_slot(&mut self, slot: Wall, set: &Self) {
         for name in set.queues.keys() {
             if !self.queues.contains_key(name) && self.queues.len() >= FIGURE_QUEUES {
                 self.drop_idle(slot);
             }
         }
-        self.add(set);
+        self.add_counts(set);
         for name in set.queues.keys() {
             if let Some(queue) = self.queues.get_mut(name) {
                 queue.latest = queue.latest.max(slot);

@@ -1,4 +1,4 @@
-//! How much time a row of figures covers, and what becomes of it when it grows old.
+//! How much time a row of figures covers, and how it is folded when it grows old.
 
 use crate::{Millis, Wall};
 
@@ -14,9 +14,9 @@ pub enum Span {
     Live,
     /// Ten seconds of all processes.
     TenSeconds,
-    /// Five minutes.
+    /// 300 seconds of all processes.
     FiveMinutes,
-    /// Half an hour.
+    /// 1800 seconds of all processes.
     HalfHour,
     /// Everything since the store was made.
     Total,

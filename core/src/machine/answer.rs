@@ -57,23 +57,23 @@ impl Machine {
         let own = results.split_off(results.len().saturating_sub(local.len()));
         let mut heartbeats = batch.heartbeats.iter();
         deal(entries, results, |entry, results| {
-            for (result, beat) in results.zip(&mut heartbeats) {
+            for (result, heartbeat) in results.zip(&mut heartbeats) {
                 match entry.origin.request() {
                     Some(request) => self.reply(request, Answer::LeaseExtended(result)),
-                    None => self.beaten(beat.token, started, result),
+                    None => self.local_heartbeat(heartbeat.token, started, result),
                 }
             }
         });
         for (token, result) in local.iter().zip(own) {
-            self.beaten(*token, started, result);
+            self.local_heartbeat(*token, started, result);
         }
         if !batch.heartbeats.is_empty() {
             self.runs.plan();
         }
     }
 
-    /// A local run's heartbeat was heard, or refused: then it must stop.
-    fn beaten(
+    /// A local run's heartbeat was written, or refused: then it must stop.
+    fn local_heartbeat(
         &mut self,
         token: LeaseToken,
         started: Now,
@@ -81,7 +81,7 @@ impl Machine {
     ) {
         match result {
             Ok(_) => {
-                if let Some(stop_at) = self.runs.beaten(token, started.mono) {
+                if let Some(stop_at) = self.runs.heartbeat_written(token, started.mono) {
                     self.effects.push_back(Effect::Extended { token, stop_at });
                 }
             }

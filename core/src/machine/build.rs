@@ -5,7 +5,7 @@ use super::commit::{Call, InFlight};
 use super::input::{Phase, StoreCall, WakeReason};
 use super::store_health::Turn;
 use super::{Machine, Now};
-use crate::store::{Admin, Batch, Heartbeat, Purge, QueueSweep, Reap, Settle};
+use crate::store::{Admin, Batch, Heartbeat, Settle};
 use crate::{BatchId, Mono, Verdict};
 
 impl Machine {
@@ -27,7 +27,10 @@ impl Machine {
                 self.call = Some(Call::Reopen);
                 Some(StoreCall::Reopen)
             }
-            Turn::Commit => self.poll_news(now.mono).or_else(|| self.poll_commit(now)),
+            Turn::Commit => self
+                .poll_news(now.mono)
+                .or_else(|| self.poll_bulk(now.mono))
+                .or_else(|| self.poll_commit(now)),
         };
         self.call_began = now.mono;
         call
@@ -61,6 +64,7 @@ impl Machine {
             in_flight.enqueues = self.pending.enqueues.take(limit, &mut batch.enqueues);
         }
         if running {
+            self.add_bulk(&mut batch);
             self.add_sweeps(&mut batch, now.mono);
             self.demands.note_ready(may_bring_ready_jobs(&batch));
             let free = self.worker.slots.saturating_sub(self.runs.busy());
@@ -75,29 +79,8 @@ impl Machine {
         Some(StoreCall::Commit(batch))
     }
 
-    fn add_sweeps(&mut self, batch: &mut Batch, now: Mono) {
-        let limit = self.limits.page;
-        let due = self.timers.is_due(WakeReason::LeaseExpiry, now) || self.reaper.all;
-        let due = due && self.reaper.floor <= now || self.reaper.after.is_some();
-        if due && self.clock.may_reap() {
-            batch.reap = Some(Reap { limit, after: self.reaper.after, all: self.reaper.all });
-            batch.dead.clone_from(&self.reaper.dead);
-        }
-        if self.timers.is_due(WakeReason::JobDue, now) {
-            batch.promote = Some(limit);
-        }
-        if self.timers.is_due(WakeReason::Purge, now) {
-            batch.purge = Some(Purge { retention: self.retention, limit });
-            if self.queue_sweeper.due <= now {
-                let after = self.queue_sweeper.after.clone();
-                batch.queue_sweep = Some(QueueSweep { after, limit });
-            }
-        }
-    }
-
     fn poll_news(&mut self, now: Mono) -> Option<StoreCall> {
-        let running = self.phase() == Phase::Running;
-        if !running || !self.timers.is_due(WakeReason::ChangeCheck, now) {
+        if !self.wants_news() || !self.timers.is_due(WakeReason::ChangeCheck, now) {
             return None;
         }
         self.timers.set(WakeReason::ChangeCheck, self.change_check.map(|every| now.plus(every)));
@@ -107,24 +90,27 @@ impl Machine {
     }
 }
 
-/// How many stored jobs a batch may make claimable, at most: the same commit claims them.
+/// Maximum number of stored jobs that a batch may make claimable: the same commit claims them.
 fn may_bring_ready_jobs(batch: &Batch) -> usize {
     let swept = batch.reap.map_or(0, |reap| reap.limit) + batch.promote.unwrap_or(0);
     let given_back = |settle: &&Settle| matches!(settle.verdict, Verdict::Release);
     let opened = batch.admin.iter().map(|command| match command {
         Admin::Replay(_) => 1,
         Admin::ReplayDead { limit, .. } => *limit,
-        Admin::Resume(_) | Admin::SetQueue(..) => usize::MAX,
+        Admin::Resume(_) | Admin::SetQueue { .. } => usize::MAX,
         Admin::Cancel(_)
         | Admin::Delete(_)
         | Admin::DiscardDead { .. }
-        | Admin::Pause(_)
+        | Admin::Pause { .. }
         | Admin::DeleteQueue(_)
         | Admin::SetSetting(..)
         | Admin::SeeWorker(_)
         | Admin::RemoveWorker(_)
         | Admin::EndWorker(_)
         | Admin::StopWorker(_)
+        | Admin::StartBulk(_)
+        | Admin::ContinueBulk(_)
+        | Admin::StopBulk(_)
         | Admin::LookAtWorker(_) => 0,
     });
     let released = batch.settles.iter().filter(given_back).count();

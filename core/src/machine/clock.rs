@@ -21,12 +21,12 @@ pub(super) struct ClockGuard {
 }
 
 impl ClockGuard {
-    /// What the store's clock should read now.
+    /// The expected reading of the store's clock.
     fn expected(&self, mono: Mono) -> Option<Wall> {
         self.anchor.map(|anchor| anchor.wall.plus(mono.since(anchor.mono)))
     }
 
-    /// What a batch made now is told of the store's clock.
+    /// The clock view of a batch made now.
     pub(super) fn view(&self, mono: Mono) -> ClockView {
         ClockView { expected: self.expected(mono), trusted_since: self.trusted_since }
     }
@@ -67,7 +67,7 @@ impl ClockGuard {
         stepped
     }
 
-    /// Whether this process's own wall clock was found to be stepped since the last commit. Told
+    /// Whether this process's own wall clock was found to be stepped since the last commit. True
     /// once until the next commit.
     pub(super) fn own_step(&mut self, now: Now) -> bool {
         let stepped = self.own.is_some_and(|own| {

@@ -1,4 +1,4 @@
-//! What became of a call of the store: answers go out only from here, after the commit.
+//! The outcome of a call of the store: answers go out only from here, after the commit.
 //!
 //! A commit is committed, not committed, or unknown. Committed: requests are answered and claimed
 //! jobs run. Not committed: the batch is taken apart and its commands wait again, for claims and
@@ -8,17 +8,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::clock::Stepped;
 use super::demand::Claimant;
-use super::input::{Effect, Phase, WakeReason};
+use super::input::{Effect, Phase};
 use super::pending::Entry;
 use super::{Machine, Now};
-use crate::store::{
-    Admin, Batch, Change, CommitError, News, Next, Outcomes, Reaped, SlotFigures, StoreError,
-};
-use crate::{
-    BatchId, Figures, LeaseToken, Millis, Mono, Queue, QueueName, RequestId, StateName, Wall,
-};
+use crate::store::{Admin, Batch, Change, CommitError, News, Outcomes, SlotFigures, StoreError};
+use crate::{BatchId, Figures, LeaseToken, Queue, QueueName, RequestId, Wall};
 
 /// A call of the store that is under way.
 #[derive(Debug)]
@@ -27,9 +22,10 @@ pub(super) enum Call {
     WasCommitted(BatchId),
     Reopen,
     News,
+    Bulk,
 }
 
-/// Who asked for what in the batch under way.
+/// The origins of the commands in the batch under way, in the order of the commands.
 #[derive(Debug)]
 pub(super) struct InFlight {
     id: BatchId,
@@ -78,7 +74,7 @@ pub(super) enum UnknownCommit {
     Closed(Box<Closed>),
 }
 
-/// A batch in doubt, with all that is needed to go on once it is cleared up.
+/// An unknown commit, with all that is needed to go on once its outcome is known.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) batch: Batch,
@@ -86,17 +82,17 @@ pub(super) struct Open {
     pub(super) outcomes: Outcomes,
 }
 
-/// A batch in doubt whose requests are answered.
+/// An unknown commit whose requests are answered.
 #[derive(Debug)]
 pub(super) struct Closed {
     pub(super) batch: BatchId,
-    /// What it claimed.
+    /// Tokens of the jobs it claimed.
     pub(super) leases: Vec<LeaseToken>,
     /// The figures that it was to write.
     pub(super) written: Vec<SlotFigures>,
     /// When it was applied, by the store's clock.
     pub(super) at: Wall,
-    /// What it did.
+    /// Figures of its outcomes, by queue.
     pub(super) did: Vec<(QueueName, Box<Figures>)>,
     /// The jobs it changed.
     pub(super) changes: Vec<Change>,
@@ -113,13 +109,8 @@ impl UnknownCommit {
     }
 }
 
-/// The pause between two passes of the reaper, or of the purge, over what they could not take yet.
-const SWEEP_PAUSE: Millis = Millis::seconds(1);
-/// The longest pause between two purges.
-pub(super) const HOUSEKEEPING: Millis = Millis::minutes(10);
-
 impl Machine {
-    /// What became of [`StoreCall::Commit`](super::StoreCall::Commit); the batch comes back.
+    /// The outcome of [`StoreCall::Commit`](super::StoreCall::Commit); the batch comes back.
     pub fn handle_committed(
         &mut self,
         now: Now,
@@ -146,8 +137,8 @@ impl Machine {
             Err(CommitError::Unknown { cause, outcomes }) => {
                 self.stats.unknown_commits += 1;
                 let open = Open { batch, in_flight, outcomes: *outcomes };
-                let doubt = UnknownCommit::Open(Box::new(open));
-                self.store_health.doubt(doubt, cause, now.mono, &mut self.timers);
+                let unknown = UnknownCommit::Open(Box::new(open));
+                self.store_health.note_unknown(unknown, cause, now.mono, &mut self.timers);
             }
             Err(CommitError::Fatal { cause, outcomes }) => {
                 self.break_down(now, batch, in_flight, &cause, outcomes.map(|out| *out));
@@ -185,7 +176,7 @@ impl Machine {
         self.settle_phase();
     }
 
-    /// What became of [`StoreCall::Reopen`](super::StoreCall::Reopen).
+    /// The outcome of [`StoreCall::Reopen`](super::StoreCall::Reopen).
     pub fn handle_reopened(&mut self, now: Now, result: Result<(), StoreError>) {
         if !matches!(self.call, Some(Call::Reopen)) {
             self.stats.ignored += 1;
@@ -256,15 +247,12 @@ impl Machine {
         self.stats.commands += batch.len() as u64;
         let stepped = self.clock.observe(out.now, in_flight.started, now.mono);
         self.plan(now, batch, &out);
+        self.plan_bulk(now.mono, batch, &out);
         self.figures_written(now.mono, batch);
         self.note_figures(now.mono, out.now, mem::take(&mut out.figures));
         if let Some(stepped) = stepped {
             self.stats.clock_steps += 1;
-            // A pass that is under way starts again: it has to look at all leases.
-            self.reaper.after = None;
-            self.reaper.all |= stepped == Stepped::Back;
-            // The horizon was computed by the clock as it was.
-            self.sweep_now();
+            self.restart_sweeps(stepped);
         }
         let InFlight {
             started,
@@ -302,90 +290,6 @@ impl Machine {
         }
         if self.phase() != Phase::Running {
             self.dismiss_polls();
-        }
-    }
-
-    /// Sets the timers from the horizon of the store.
-    fn plan(&mut self, now: Now, batch: &Batch, out: &Outcomes) {
-        let pause = now.mono.plus(SWEEP_PAUSE);
-        let due = self.next(out.next_due, self.timers.get(WakeReason::JobDue));
-        let promoted_nothing = out.promoted.is_some_and(|promoted| promoted.count == 0);
-        let stuck = promoted_nothing && due.is_some_and(|at| at <= now.mono);
-        self.timers.set(WakeReason::JobDue, if stuck { Some(pause) } else { due });
-        // In the middle of a pass, what earlier pages could not take back is still to come.
-        let begun = batch.reap.is_some_and(|reap| reap.after.is_some());
-        let known = self.timers.get(WakeReason::LeaseExpiry);
-        let expiry = self.next(out.next_expiry, known);
-        let mut expiry = expiry.into_iter().chain(known.filter(|_| begun)).min();
-        let overdue = expiry.is_some_and(|at| at <= now.mono);
-        match &out.reaped {
-            None => {}
-            Some(Reaped::ClockStepped) => {
-                (self.reaper.after, self.reaper.floor) = (None, pause);
-            }
-            Some(Reaped::Page { requeued, failed, next }) => {
-                self.stats.leases_expired += (requeued + failed) as u64;
-                self.reaper.after = *next;
-                let all = batch.reap.is_some_and(|reap| reap.all);
-                self.reaper.skipped |= all && out.skipped;
-                if next.is_none() {
-                    // What another process held is looked at in the next pass.
-                    let again = mem::take(&mut self.reaper.skipped);
-                    self.reaper.all &= !all || again;
-                    if all && !again {
-                        self.reaper.dead.clear();
-                    }
-                    // Leases that are held after a clock step are due, but cannot be taken back.
-                    self.reaper.floor = if overdue || again { pause } else { now.mono };
-                    expiry = expiry.into_iter().chain(again.then_some(pause)).min();
-                }
-            }
-        }
-        let expiry = expiry.map(|at| at.max(self.reaper.floor));
-        self.timers.set(WakeReason::LeaseExpiry, expiry);
-        self.plan_purge(now, out);
-    }
-
-    /// The monotonic instant of what comes next, given what was known before.
-    fn next(&self, next: Next, known: Option<Mono>) -> Option<Mono> {
-        let at = next.at().and_then(|at| self.clock.mono(at));
-        match next {
-            Next::Known(_) => at,
-            Next::Written(_) => at.into_iter().chain(known).min(),
-        }
-    }
-
-    /// When to look for queues that hold nothing; returns whether a pass is under way.
-    fn plan_queue_sweep(&mut self, now: Now, out: &Outcomes) -> bool {
-        if let Some(swept) = &out.queues_swept {
-            self.queue_sweeper.after.clone_from(&swept.next);
-            let pause = if swept.next.is_some() { Millis::ZERO } else { HOUSEKEEPING };
-            self.queue_sweeper.due = now.mono.plus(pause);
-        }
-        self.queue_sweeper.after.is_some()
-    }
-
-    /// When to purge next: when something is past its age, and now and then in any case, for what
-    /// other processes have finished or left behind.
-    fn plan_purge(&mut self, now: Now, out: &Outcomes) {
-        let pause = now.mono.plus(SWEEP_PAUSE);
-        if let Some(purged) = &out.purged {
-            let housekeeping = now.mono.plus(HOUSEKEEPING);
-            let next = purged.next.and_then(|at| self.clock.mono(at));
-            let next = next.map_or(housekeeping, |at| at.clamp(pause, housekeeping));
-            let more = purged.more || self.plan_queue_sweep(now, out);
-            let next = if more { now.mono } else { next };
-            self.timers.set(WakeReason::Purge, Some(next));
-        }
-        let finished = out.changes.iter().filter_map(|change| match change.to? {
-            StateName::Done => self.retention.done,
-            StateName::Failed => self.retention.failed,
-            StateName::Cancelled => self.retention.cancelled,
-            StateName::Queued | StateName::Processing => None,
-        });
-        if let Some(age) = finished.min() {
-            let due = now.mono.plus(age).max(pause);
-            self.timers.bring_forward(WakeReason::Purge, due);
         }
     }
 }

@@ -13,20 +13,20 @@ pub struct Config {
     pub worker: Worker,
     /// Defaults for jobs that do not say.
     pub policy: Policy,
-    /// How long finished jobs are kept.
+    /// The age at which finished jobs are purged.
     pub retention: Retention,
     /// How often this worker, and remote ones that poll here, are noted as alive; never if not
     /// set.
     pub presence: Option<Millis>,
-    /// How often to look whether other processes have written; never if not set.
+    /// How often to check whether other processes have written; never if not set.
     pub change_check: Option<Millis>,
-    /// How long before the deadline of a shutdown what still runs is told to stop; at once if the
-    /// deadline is closer.
+    /// How long before the deadline of a shutdown what still runs gets the stop signal; at once if
+    /// the deadline is closer.
     pub stop_grace: Millis,
     /// How long after the deadline, or after [`Input::Force`](super::Input::Force), the ends of
     /// stopped runs may take to be recorded.
     pub force_grace: Millis,
-    /// What may pile up.
+    /// Limits on what waits in memory.
     pub limits: Limits,
 }
 
@@ -47,7 +47,7 @@ impl Config {
     }
 }
 
-/// What may pile up in a machine before it refuses more.
+/// Limits on what waits in a machine; beyond them it refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Reports and heartbeats of remote workers that wait for their commit.

@@ -13,7 +13,7 @@ use crate::{Demand, Kind, LeaseLength, Millis, Mono, QueueName, RequestId, When,
 /// Whether something may have come for a demand since it last found nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// Nothing.
+    /// No job can have become claimable.
     None,
     /// Maximum number of jobs.
     UpTo(usize),
@@ -81,7 +81,7 @@ impl Group {
     }
 }
 
-/// Where a poll is.
+/// The state of a poll: in line, or in a batch.
 #[derive(Debug, Clone)]
 enum Place {
     Waiting { demand: Demand, turn: u64 },
@@ -102,25 +102,25 @@ pub(super) struct Waiter {
     tried: bool,
 }
 
-/// For whom a claim of a batch was made.
+/// The receivers of a claim in a batch: this process's slots, or polls.
 #[derive(Debug)]
 pub(super) enum Claimant {
     Local,
     Remote(Vec<Waiter>),
 }
 
-/// What became of a waiter whose claim came back without a job for it.
+/// The next step of a waiter whose claim found no job for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unserved {
-    /// It waits on.
+    /// The waiter stays in line.
     Waits,
-    /// Its time is over: answer it.
+    /// Its wait has ended: answer it without jobs.
     Over,
-    /// It has gone.
+    /// Its caller closed the request.
     Gone,
 }
 
-/// How long a poll that does not want to wait waits for its one try, if the store is slow.
+/// The longest wait for the answer of the store by a poll that does not want to wait for jobs.
 const ONE_TRY: Millis = Millis::seconds(1);
 
 impl Demands {
@@ -135,7 +135,7 @@ impl Demands {
         }
     }
 
-    /// How many polls wait.
+    /// Number of polls that wait.
     pub(super) fn len(&self) -> usize {
         self.requests.len()
     }
@@ -181,7 +181,7 @@ impl Demands {
     }
 
     /// Removes a poll; returns whether there was one.
-    pub(super) fn forget(&mut self, request: RequestId) -> bool {
+    pub(super) fn remove(&mut self, request: RequestId) -> bool {
         match self.requests.get_mut(&request) {
             None => false,
             Some(Place::Claiming { gone }) => {
@@ -216,7 +216,7 @@ impl Demands {
     /// Removes and returns a poll that has waited long enough.
     pub(super) fn pop_overdue(&mut self, now: Mono) -> Option<RequestId> {
         let (_, request) = self.deadlines.first().copied().filter(|(at, _)| *at <= now)?;
-        self.forget(request);
+        self.remove(request);
         Some(request)
     }
 
@@ -224,7 +224,7 @@ impl Demands {
     pub(super) fn dismiss(&mut self) -> Vec<RequestId> {
         let waiting: Vec<RequestId> = self.deadlines.iter().map(|(_, request)| *request).collect();
         for request in &waiting {
-            self.forget(*request);
+            self.remove(*request);
         }
         waiting
     }
@@ -244,7 +244,7 @@ impl Demands {
         }
     }
 
-    /// Jobs of this queue may have become claimable by a batch. Whoever claimed in it has seen
+    /// Jobs of this queue may have become claimable by a batch. A claim of that batch has seen
     /// them already.
     pub(super) fn note_ready_queue(
         &mut self,
@@ -370,7 +370,7 @@ impl Demands {
         taken
     }
 
-    /// A waiter got jobs: it is forgotten. Says whether it is still there to take them.
+    /// A waiter got jobs: it is removed. Says whether it is still there to take them.
     pub(super) fn served(&mut self, waiter: &Waiter) -> bool {
         let place = self.requests.remove(&waiter.request);
         !matches!(place, Some(Place::Claiming { gone: true }))

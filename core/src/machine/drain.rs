@@ -1,8 +1,8 @@
 //! Shutdown as phases of the machine: running, draining, forcing, stopped.
 //!
 //! Draining admits and starts nothing; reports and heartbeats go on. One grace before the deadline,
-//! what still runs is told to stop, and is given back once it has. A run that has not ended shortly
-//! after the deadline is left: giving back what still runs would let it run twice at once.
+//! what still runs gets the stop signal, and is given back once it has. A run that has not ended
+//! shortly after the deadline is left: giving back what still runs would let it run twice at once.
 
 use alloc::vec::Vec;
 
@@ -127,7 +127,7 @@ impl Machine {
         self.stop_here();
     }
 
-    /// Moves on once nothing is left to do: a last word to the store, then the end.
+    /// Moves on once nothing is left to do: a last commit, then the end.
     pub(super) fn settle_phase(&mut self) {
         self.plan_timers();
         let ending = matches!(self.phase(), Phase::Draining | Phase::Forcing);
@@ -136,8 +136,8 @@ impl Machine {
         if !ending || !idle || !decided {
             return;
         }
-        // The last figures go with the farewell, if there is one.
-        let more = self.store_health.is_ready() && (self.say_farewell() | self.flush_figures());
+        // The last figures go with the removal of the own row, if there is one.
+        let more = self.store_health.is_ready() && (self.remove_at_end() | self.flush_figures());
         if more {
             return;
         }

@@ -1,4 +1,5 @@
-//! After a commit that failed: commands wait again, doubts are cleared up, or everything stops.
+//! After a commit that failed: commands wait again, unknown commits are looked up, or
+//! everything stops.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,9 +11,9 @@ use super::input::{Effect, Phase, Refused, StopReason};
 use super::pending::Entry;
 use super::{Machine, Now};
 use crate::store::{AdminDone, Batch, Cause, Outcomes};
-use crate::{LeaseToken, RequestId, StateName};
+use crate::{LeaseToken, RequestId};
 
-/// What a client asked for, by how much space it may need.
+/// The commands of clients, by how much space they may need.
 #[derive(Debug, Clone, Copy)]
 enum Need {
     /// To store new jobs.
@@ -63,13 +64,14 @@ impl Machine {
         in_flight: InFlight,
         refuse: impl Fn(Need, bool) -> Option<Refused>,
     ) {
+        self.restore_bulk(now.mono, &batch);
         let most = self.limits.tries;
-        let mut told: Vec<(RequestId, Refused)> = Vec::new();
+        let mut refusals: Vec<(RequestId, Refused)> = Vec::new();
         let mut give_up = |entry: Entry, need: Need| {
             let Some(request) = entry.origin.request() else { return false };
             let refused = refuse(need, entry.tries + 1 >= most);
             let gives_up = refused.is_some();
-            told.extend(refused.map(|refused| (request, refused)));
+            refusals.extend(refused.map(|refused| (request, refused)));
             gives_up
         };
         let Batch { settles, mut heartbeats, admin, enqueues, claims, figures, .. } = batch;
@@ -81,7 +83,7 @@ impl Machine {
             .restore(&in_flight.heartbeats, heartbeats, |entry| give_up(entry, Need::Report));
         pending.admin.restore(&in_flight.admin, admin, |entry| give_up(entry, Need::Order));
         pending.enqueues.restore(&in_flight.enqueues, enqueues, |entry| give_up(entry, Need::New));
-        for (request, refused) in told {
+        for (request, refused) in refusals {
             self.refuse(request, refused);
         }
         self.restore_figures(now.mono, &figures);
@@ -103,7 +105,7 @@ impl Machine {
         }
     }
 
-    /// The store has said whether the batch in doubt was committed.
+    /// The store has said whether the unknown commit took place.
     pub(super) fn resolve(&mut self, now: Now, committed: bool) {
         match self.store_health.take_unknown() {
             Some(UnknownCommit::Open(open)) if committed => {
@@ -137,7 +139,7 @@ impl Machine {
         cause: &Cause,
         outcomes: Option<Outcomes>,
     ) {
-        let doubt = if let Some(outcomes) = outcomes {
+        let unknown = if let Some(outcomes) = outcomes {
             Some(self.close(now, Open { batch, in_flight, outcomes }, cause))
         } else {
             let refused = Refused::Unavailable(cause.clone());
@@ -145,18 +147,19 @@ impl Machine {
             None
         };
         self.refuse_waiting(cause);
-        self.store_health.break_down(doubt, cause.clone(), now.mono, &mut self.timers);
+        self.store_health.break_down(unknown, cause.clone(), now.mono, &mut self.timers);
     }
 
-    /// The store cannot say whether the batch in doubt was committed. After some tries nobody waits
-    /// for it any longer: its requests are refused as unknown, and those behind it as unavailable.
+    /// The store cannot say whether the batch was committed. After some tries it is not
+    /// waited for any longer: its requests are refused as unknown, and those behind it as
+    /// unavailable.
     pub(super) fn still_unknown(&mut self, now: Now, cause: Cause) {
         if self.store_health.failures() + 1 >= self.limits.tries {
-            let doubt = match self.store_health.take_unknown() {
+            let unknown = match self.store_health.take_unknown() {
                 Some(UnknownCommit::Open(open)) => Some(self.close(now, *open, &cause)),
                 other => other,
             };
-            self.store_health.keep_unknown(doubt);
+            self.store_health.keep_unknown(unknown);
             self.refuse_waiting(&cause);
         }
         self.store_health.ask_again(cause, now.mono, &mut self.timers);
@@ -167,22 +170,18 @@ impl Machine {
         let Closed { leases, at, did, changes, queues, .. } = closed;
         self.note_figures(now.mono, at, did);
         self.give_back(leases);
-        for change in changes.iter().filter(|change| change.to == Some(StateName::Cancelled)) {
-            if let Some(token) = self.runs.token_of(change.id) {
-                self.stop(token, StopReason::Cancelled, now.mono);
-            }
-        }
+        self.stop_cancelled(now.mono, &changes);
         if !changes.is_empty() || !queues.is_empty() {
             self.effects.push_back(Effect::Changed { jobs: changes, queues });
         }
     }
 
-    /// Refuses the requests of a batch in doubt as unknown.
+    /// Refuses the requests of an unknown commit.
     fn close(&mut self, now: Now, open: Open, cause: &Cause) -> UnknownCommit {
         let Open { mut batch, in_flight, outcomes } = open;
         let claimed = outcomes.claims.iter().flat_map(|claimed| &claimed.jobs);
         let leases = claimed.map(|leased| leased.job.token()).collect();
-        // Until it is known whether they were written, they are neither here nor there.
+        // Held back until the outcome is known, so that they are not written twice.
         let written = mem::take(&mut batch.figures);
         let queues = outcomes.admin.iter().filter_map(|done| match done {
             Ok(AdminDone::Queue(queue)) => Some(queue.clone()),

@@ -13,10 +13,12 @@ use super::Machine;
 use super::input::{Phase, WakeReason};
 use crate::limits::FIGURE_SLOTS;
 use crate::store::{Batch, SlotFigures};
-use crate::{FigureSet, Figures, Millis, Mono, QueueName, Span, Wall};
+use crate::{FigureSet, Figures, Gauges, Millis, Mono, Now, QueueName, Span, Wall};
 
-/// How long figures wait to be written.
+/// Time from the first figure to the write.
 const WRITE_PAUSE: Millis = Millis::seconds(1);
+/// How long gauges wait for other figures with which they can be written.
+const GAUGE_PAUSE: Millis = Millis::minutes(1);
 /// How long after figures were written they are folded, at the latest.
 const FOLD_PAUSE: Millis = Millis::minutes(10);
 
@@ -24,6 +26,10 @@ const FOLD_PAUSE: Millis = Millis::minutes(10);
 #[derive(Debug, Default)]
 pub(super) struct Unwritten {
     slots: BTreeMap<Wall, FigureSet>,
+    /// The latest gauges, and the slot they belong to.
+    gauges: Option<(Wall, Gauges)>,
+    /// When gauges were taken for a batch the last time.
+    gauged: Option<Mono>,
 }
 
 impl Unwritten {
@@ -31,7 +37,11 @@ impl Unwritten {
         self.slots.is_empty()
     }
 
-    fn take(&mut self) -> Vec<SlotFigures> {
+    fn take(&mut self, now: Mono) -> Vec<SlotFigures> {
+        if let Some((slot, gauges)) = self.gauges.take() {
+            self.slots.entry(slot).or_default().gauge(&gauges);
+            self.gauged = Some(now);
+        }
         let slots = core::mem::take(&mut self.slots).into_iter();
         slots.map(|(slot, figures)| SlotFigures { slot, figures }).collect()
     }
@@ -53,6 +63,21 @@ impl Unwritten {
 }
 
 impl Machine {
+    /// Counts the start of this process.
+    pub(super) fn note_start(&mut self, now: Now) {
+        self.figures.slots.entry(Span::Live.slot(now.wall)).or_default().count_start();
+        self.plan_figures(now.mono);
+    }
+
+    /// Takes what waits and runs, to be written soon.
+    pub(super) fn note_gauges(&mut self, now: Now, gauges: Gauges) {
+        if self.phase() == Phase::Running {
+            self.figures.gauges = Some((Span::Live.slot(now.wall), gauges));
+            let next = self.figures.gauged.map_or(now.mono, |last| last.plus(GAUGE_PAUSE));
+            self.timers.bring_forward(WakeReason::Figures, next.max(now.mono));
+        }
+    }
+
     /// Counts what a batch did that was committed at this instant of the store's clock.
     pub(super) fn note_figures(
         &mut self,
@@ -75,7 +100,7 @@ impl Machine {
     pub(super) fn add_figures(&mut self, batch: &mut Batch, now: Mono) {
         if self.timers.is_due(WakeReason::Figures, now) && !self.store_health.is_full() {
             self.timers.set(WakeReason::Figures, None);
-            batch.figures = self.figures.take();
+            batch.figures = self.figures.take(now);
         }
     }
 

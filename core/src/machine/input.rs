@@ -9,8 +9,8 @@ use crate::store::{
     Settle, Worker,
 };
 use crate::{
-    BatchId, EnqueueRefused, Job, LeaseLength, LeaseToken, Millis, Mono, NewJob, Payload, Policy,
-    Queue, Receipt, RequestId, StateName, Verdict,
+    BatchId, EnqueueRefused, Gauges, Job, LeaseLength, LeaseToken, Millis, Mono, NewJob, Payload,
+    Policy, Queue, Receipt, RequestId, StateName, Verdict,
 };
 
 /// An event outside of the machine.
@@ -25,14 +25,14 @@ pub enum Input {
     Undelivered(Vec<LeaseToken>),
     /// The handler of a local run has returned. Its slot is free.
     Report {
-        /// Whose lease.
+        /// The lease of the run.
         token: LeaseToken,
-        /// What it says.
+        /// As the handler returned it, or made of its panic.
         verdict: Verdict,
     },
     /// A local run was stopped without a verdict. Its slot is free.
     Stopped {
-        /// Whose lease.
+        /// The lease of the run.
         token: LeaseToken,
         /// Why: as [`Effect::Stop`] asked; or because [`Effect::Run`] or [`Effect::Extended`] said
         /// when; `None` if it never began, or its driver cannot run anything any more.
@@ -40,9 +40,9 @@ pub enum Input {
     },
     /// The handler of a local run reports progress. Dropped if too many wait for a commit.
     Progress {
-        /// Whose lease.
+        /// The lease of the run.
         token: LeaseToken,
-        /// How far it is.
+        /// As the handler wrote it: any JSON.
         progress: Payload,
     },
     /// Another process may have written to the store: a hint to check for changes now, never needed
@@ -56,13 +56,18 @@ pub enum Input {
     Presence(Option<Millis>),
     /// Use these defaults from now on.
     Policy(Policy),
+    /// This process has started, and runs or serves jobs: to be counted in its figures.
+    Started,
+    /// What waited and ran a moment ago. It is written with the figures of this process, and by
+    /// itself at most once a minute; it replaces what is not written yet.
+    Gauges(Gauges),
     /// Changes how long finished jobs are kept.
     Retention(crate::store::Retention),
     /// Stop in an orderly way: admit nothing, start nothing, let what runs finish. What has not
-    /// ended by itself is told to stop [`Config::stop_grace`](super::Config::stop_grace) before the
-    /// deadline, and ended at it.
+    /// ended by itself gets the stop signal [`Config::stop_grace`](super::Config::stop_grace)
+    /// before the deadline, and is ended at the deadline.
     Drain {
-        /// How long what runs may go on, at the longest.
+        /// The time that running jobs have to finish.
         deadline: Millis,
     },
     /// Stop running jobs now. The second time, do not wait for their handlers either.
@@ -93,13 +98,13 @@ pub enum Request {
 pub struct Poll {
     /// The worker; its slots are the maximum number of jobs.
     pub worker: Worker,
-    /// How long to wait if no job is ready.
+    /// The longest wait for a ready job.
     pub wait: Millis,
     /// The length of the leases; `None` for each job's visibility timeout.
     pub length: Option<LeaseLength>,
 }
 
-/// What the driver has to do.
+/// An order to the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Answer a request.
@@ -120,7 +125,7 @@ pub enum Effect {
     },
     /// The lease of a local run was extended.
     Extended {
-        /// Whose lease.
+        /// The lease of the run.
         token: LeaseToken,
         /// When the run must be stopped now, unless its lease is extended again.
         stop_at: Mono,
@@ -129,9 +134,9 @@ pub enum Effect {
     /// [`Input::Report`] if it finished first. A run whose end was sent may be stopped once more,
     /// because the machine checks its timers before it handles an input; ignore that.
     Stop {
-        /// Whose lease.
+        /// The lease of the run.
         token: LeaseToken,
-        /// Why.
+        /// The reason, for the handler and for the verdict if it gives none.
         reason: StopReason,
     },
     /// An operator asked this process's worker to stop; sent once. The driver should send
@@ -151,7 +156,7 @@ pub enum Effect {
 pub struct Run {
     /// The job as claimed.
     pub job: Job,
-    /// What to run it with.
+    /// The input of the handler.
     pub payload: Payload,
 }
 
@@ -196,19 +201,19 @@ pub enum Refused {
     #[error("this process is shutting down; try another, or try again shortly")]
     ShuttingDown,
     /// A limit is reached.
-    #[error("{what} wait already, {limit} at most; try again shortly")]
+    #[error("the limit of {limit} waiting {what} is reached; try again shortly")]
     Overloaded {
-        /// What is limited, for the message.
+        /// The kind of request, in plural, for the message.
         what: &'static str,
-        /// The limit.
+        /// Most requests that may wait.
         limit: usize,
     },
     /// One request asks for too much.
     #[error("{given} jobs in one request, {limit} at most; split it")]
     TooMany {
-        /// How many were given.
+        /// Number of jobs in the request.
         given: usize,
-        /// The limit.
+        /// Most jobs in one request.
         limit: usize,
     },
     /// The store has no space left. Nothing was stored.
@@ -219,8 +224,8 @@ pub enum Refused {
     Unavailable(Cause),
     /// It may have been stored or not.
     #[error(
-        "it is not known whether this was stored: {0}; \
-         look, or repeat it with the same idempotency key"
+        "the commit's outcome is unknown: {0}; \
+         check, or repeat it with the same idempotency key"
     )]
     Unknown(Cause),
 }
@@ -241,6 +246,9 @@ pub enum StoreCall {
     /// [`Store::news`](crate::store::Store::news) with the leases of local runs, answered by
     /// [`handle_news`](super::Machine::handle_news).
     News(Vec<LeaseToken>),
+    /// [`Store::plan_bulk`](crate::store::Store::plan_bulk), answered by
+    /// [`handle_bulk`](super::Machine::handle_bulk).
+    Bulk,
 }
 
 /// When the machine next wants to be called, and why.
@@ -275,6 +283,10 @@ pub enum WakeReason {
     Presence,
     /// Finished jobs are past their age.
     Purge,
+    /// Queues are due for a search for those that hold nothing.
+    QueueSweep,
+    /// The next step of a bulk action is due.
+    Bulk,
     /// Figures of what this process did are to be written.
     Figures,
     /// The wall clock is due for a check for steps.
@@ -287,7 +299,7 @@ pub enum WakeReason {
 
 impl WakeReason {
     /// Every reason, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::JobDue,
         Self::LeaseExpiry,
         Self::Heartbeat,
@@ -298,6 +310,8 @@ impl WakeReason {
         Self::ChangeCheck,
         Self::Presence,
         Self::Purge,
+        Self::QueueSweep,
+        Self::Bulk,
         Self::Figures,
         Self::ClockCheck,
         Self::DrainDeadline,
@@ -312,9 +326,9 @@ pub enum Phase {
     Running,
     /// Nothing is admitted or started; what runs may finish.
     Draining,
-    /// What runs is being stopped.
+    /// Running jobs are being stopped.
     Forcing,
-    /// Nothing happens any more.
+    /// Further inputs are ignored.
     Stopped,
 }
 
@@ -331,7 +345,7 @@ pub enum Health {
     Lost(Cause),
 }
 
-/// What a shutdown left behind.
+/// The result of a shutdown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ShutdownReport {
     /// Local runs that ended with a recorded verdict after the shutdown began.

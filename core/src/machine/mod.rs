@@ -4,6 +4,7 @@
 
 mod answer;
 mod build;
+mod bulk;
 mod clock;
 mod commit;
 mod config;
@@ -14,16 +15,19 @@ mod figures;
 mod input;
 mod pending;
 mod presence;
+mod requests;
 mod runs;
 mod stats;
 mod store_health;
+mod sweep;
 mod timers;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use self::bulk::BulkSteps;
 use self::clock::ClockGuard;
-use self::commit::{Call, HOUSEKEEPING};
+use self::commit::Call;
 use self::demand::Demands;
 use self::drain::Drain;
 use self::figures::Unwritten;
@@ -31,13 +35,11 @@ use self::pending::{Origin, Pending};
 use self::presence::Presence;
 use self::runs::{Ended, Runs};
 use self::store_health::StoreHealth;
+use self::sweep::{HOUSEKEEPING, Sweeps};
 use self::timers::Timers;
-use crate::limits::{JOBS_PER_REQUEST, PAGE_ROWS, SLOTS};
-use crate::store::{Cursor, Heartbeat, LostLease, Retention, Settle, Worker};
-use crate::{
-    Demand, LeaseToken, Millis, Mono, NewJob, Now, Policy, QueueName, RequestId, StateName,
-    Verdict, WorkerId,
-};
+use crate::limits::SLOTS;
+use crate::store::{Heartbeat, LostLease, Retention, Settle, Worker};
+use crate::{Demand, LeaseToken, Millis, Mono, NewJob, Now, Policy, RequestId, StateName, Verdict};
 
 pub use config::{Config, Limits};
 pub use input::{
@@ -115,45 +117,22 @@ pub struct Machine {
     drain: Drain,
     clock: ClockGuard,
     timers: Timers,
-    reaper: Reaper,
-    queue_sweeper: QueueSweeper,
+    sweeps: Sweeps,
     figures: Unwritten,
+    bulk: BulkSteps,
     effects: VecDeque<Effect>,
     stats: Stats,
 }
 
-/// The reaper, which takes back leases in pages.
-#[derive(Debug)]
-struct Reaper {
-    /// Where it goes on, in the middle of a pass.
-    after: Option<Cursor>,
-    /// Leases that still run are to be looked at as well, once: a clock may have been set back.
-    all: bool,
-    /// Whether the pass that looks at all of them has left some out, which another process held.
-    skipped: bool,
-    /// Workers known to be dead, whose leases the pass over all leases takes back.
-    dead: Vec<WorkerId>,
-    /// It has nothing to do before this.
-    floor: Mono,
-}
-
-/// Looks for queues that hold nothing, in pages, beside the purge.
-#[derive(Debug)]
-struct QueueSweeper {
-    /// Where it goes on, in the middle of a pass.
-    after: Option<QueueName>,
-    /// It has nothing to do before this.
-    due: Mono,
-}
-
 impl Machine {
-    /// A machine that has yet to hear of its store.
+    /// A machine that has not called its store yet.
     pub fn new(config: Config) -> Self {
         let start = Mono::default();
         let mut timers = Timers::default();
         for reason in [WakeReason::JobDue, WakeReason::LeaseExpiry, WakeReason::Purge] {
             timers.set(reason, Some(start));
         }
+        timers.set(WakeReason::QueueSweep, Some(start.plus(HOUSEKEEPING)));
         timers.set(WakeReason::ChangeCheck, config.change_check.map(|_| start));
         timers.set(WakeReason::Presence, config.presence.map(|_| start));
         Self {
@@ -175,15 +154,9 @@ impl Machine {
             drain: Drain::new(config.stop_grace, config.force_grace),
             clock: ClockGuard::default(),
             timers,
-            reaper: Reaper {
-                after: None,
-                all: true,
-                skipped: false,
-                dead: Vec::new(),
-                floor: start,
-            },
-            queue_sweeper: QueueSweeper { after: None, due: start.plus(HOUSEKEEPING) },
+            sweeps: Sweeps::default(),
             figures: Unwritten::default(),
+            bulk: BulkSteps::default(),
             effects: VecDeque::new(),
             stats: Stats::default(),
         }
@@ -195,7 +168,7 @@ impl Machine {
         match input {
             Input::Request(id, request) => self.request(now, id, request),
             Input::Gone(id) => {
-                if !self.demands.forget(id) {
+                if !self.demands.remove(id) {
                     self.stats.ignored += 1;
                 }
             }
@@ -206,8 +179,8 @@ impl Machine {
                 // A handler may say more than can be written; what is too much is not kept.
                 let room = self.pending.heartbeats.len() < self.limits.waiting_reports;
                 if room && self.runs.holds(token) && self.store_health.is_usable() {
-                    let beat = Heartbeat { token, extend: None, progress: Some(progress) };
-                    self.pending.heartbeats.push(Origin::Local, beat);
+                    let heartbeat = Heartbeat { token, extend: None, progress: Some(progress) };
+                    self.pending.heartbeats.push(Origin::Local, heartbeat);
                 } else {
                     self.stats.ignored += 1;
                 }
@@ -216,6 +189,8 @@ impl Machine {
             Input::Slots(slots) => self.set_slots(now, slots),
             Input::Presence(every) => self.set_presence(now, every),
             Input::Policy(policy) => self.policy = policy,
+            Input::Started => self.note_start(now),
+            Input::Gauges(gauges) => self.note_gauges(now, gauges),
             Input::Retention(retention) => {
                 self.retention = retention;
                 self.timers.set(WakeReason::Purge, Some(now.mono));
@@ -262,7 +237,7 @@ impl Machine {
         self.pending.enqueues.commands()
     }
 
-    /// How many local jobs may run at once.
+    /// Maximum number of local jobs at once.
     pub fn slots(&self) -> usize {
         self.worker.slots
     }
@@ -298,7 +273,9 @@ impl Machine {
             WakeReason::JobDue
             | WakeReason::LeaseExpiry
             | WakeReason::Purge
-            | WakeReason::ChangeCheck => can_sweep,
+            | WakeReason::QueueSweep
+            | WakeReason::Bulk => can_sweep,
+            WakeReason::ChangeCheck => idle && self.store_health.is_ready() && self.wants_news(),
             WakeReason::ClockCheck => {
                 let stored = [WakeReason::JobDue, WakeReason::LeaseExpiry];
                 can_sweep && stored.iter().any(|reason| self.timers.get(*reason).is_some())
@@ -314,6 +291,16 @@ impl Machine {
             | WakeReason::LeaseEnd
             | WakeReason::JobTimeout
             | WakeReason::PollTimeout => true,
+        }
+    }
+
+    /// Whether changes of other processes concern this one. While it drains they do as long as jobs
+    /// run here, since another process may cancel them.
+    fn wants_news(&self) -> bool {
+        match self.phase() {
+            Phase::Running => true,
+            Phase::Draining => self.runs.running().next().is_some(),
+            Phase::Forcing | Phase::Stopped => false,
         }
     }
 
@@ -355,66 +342,6 @@ impl Machine {
         self.reply(request, Answer::Refused(refused));
     }
 
-    // Requests.
-
-    fn request(&mut self, now: Now, id: RequestId, request: Request) {
-        if let Err(refused) = self.admit(&request) {
-            return self.refuse(id, refused);
-        }
-        let pending = &mut self.pending;
-        match request {
-            // Nothing to do needs no commit.
-            Request::EnqueueMany(new) if new.is_empty() => {
-                self.reply(id, Answer::EnqueuedMany(Vec::new()));
-            }
-            Request::SettleMany(settles) if settles.is_empty() => {
-                self.reply(id, Answer::SettledMany(Vec::new()));
-            }
-            Request::Enqueue(new) => pending.enqueues.push(Origin::One(id), new),
-            Request::EnqueueMany(new) => pending.enqueues.extend(Origin::List(id), new),
-            Request::Settle(settle) => pending.settles.push(Origin::One(id), settle),
-            Request::SettleMany(settles) => pending.settles.extend(Origin::List(id), settles),
-            Request::Heartbeat(beat) => pending.heartbeats.push(Origin::One(id), beat),
-            Request::Admin(command) => pending.admin.push(Origin::One(id), command),
-            Request::Poll(mut poll) => {
-                poll.worker.slots = poll.worker.slots.clamp(1, PAGE_ROWS);
-                self.note_remote(now.mono, &poll);
-                if !self.demands.add(id, poll, now.mono) {
-                    self.stats.ignored += 1;
-                }
-            }
-        }
-    }
-
-    fn admit(&self, request: &Request) -> Result<(), Refused> {
-        if let Some(cause) = self.store_health.lost_or_reopening() {
-            return Err(Refused::Unavailable(cause));
-        }
-        let report =
-            matches!(request, Request::Settle(_) | Request::SettleMany(_) | Request::Heartbeat(_));
-        if self.phase() == Phase::Stopped || self.phase() != Phase::Running && !report {
-            return Err(Refused::ShuttingDown);
-        }
-        let (limits, pending) = (&self.limits, &self.pending);
-        let reports = pending.settles.len() + pending.heartbeats.len();
-        let (what, waiting, more, limit) = match request {
-            // The driver bounds how many new jobs wait, here and on their way here.
-            Request::Enqueue(_) => return Ok(()),
-            Request::EnqueueMany(new) => return many(new.len()),
-            Request::Settle(_) | Request::Heartbeat(_) => {
-                ("reports of workers", reports, 1, limits.waiting_reports)
-            }
-            Request::SettleMany(settles) => {
-                many(settles.len())?;
-                ("reports of workers", reports, settles.len(), limits.waiting_reports)
-            }
-            Request::Admin(_) => ("commands", pending.admin.len(), 1, limits.waiting_admin),
-            Request::Poll(_) => ("polls", self.demands.len(), 1, limits.waiting_polls),
-        };
-        let full = waiting + more > limit;
-        if full { Err(Refused::Overloaded { what, limit }) } else { Ok(()) }
-    }
-
     // Local runs.
 
     /// A local run has ended: by itself with a verdict, or because it was stopped.
@@ -423,13 +350,13 @@ impl Machine {
             self.stats.ignored += 1;
             return;
         };
-        let told = match ended {
+        let stopped = match ended {
             Ended::ByItself => None,
-            Ended::Told(reason) => Some(reason),
+            Ended::Stopped(reason) => Some(reason),
         };
-        let verdict = match (why.or(told), verdict) {
+        let verdict = match (why.or(stopped), verdict) {
             // The token of a cancelled run is stale already.
-            _ if told == Some(StopReason::Cancelled) => return self.runs.settled(token),
+            _ if stopped == Some(StopReason::Cancelled) => return self.runs.settled(token),
             (_, Some(verdict)) => verdict,
             (Some(StopReason::Cancelled), None) => return self.runs.settled(token),
             (Some(StopReason::TimedOut), None) => runs::timed_out(),
@@ -461,8 +388,7 @@ impl Machine {
         }
     }
 
-    /// How many local jobs may run at once is another number; whoever reads of this worker learns
-    /// it at once.
+    /// Changes how many local jobs may run at once. The row of this worker is updated at once.
     fn set_slots(&mut self, now: Now, slots: usize) {
         self.worker.slots = slots.min(SLOTS);
         self.say_now(now.mono);
@@ -478,30 +404,14 @@ impl Machine {
         self.timers.bring_forward(WakeReason::ChangeCheck, soonest);
     }
 
-    /// Another process has written: there may be jobs, and a word for this worker.
+    /// Another process has written: there may be jobs, and this worker may be asked to stop.
     fn others_wrote(&mut self) {
-        self.presence.look();
+        self.presence.check_mark();
         self.note_ready_all();
     }
 
     fn note_ready_all(&mut self) {
         self.demands.note_ready_all();
-        self.sweep_now();
-    }
-
-    /// Nothing is known about what is due: look with the next batch.
-    pub(super) fn sweep_now(&mut self) {
-        for reason in [WakeReason::JobDue, WakeReason::LeaseExpiry] {
-            self.timers.set(reason, Some(Mono::default()));
-        }
-    }
-
-    /// Takes back the leases of a worker that is known to be dead, with the next pass.
-    fn end_worker(&mut self, worker: &WorkerId) {
-        if !self.reaper.dead.contains(worker) {
-            self.reaper.dead.push(worker.clone());
-        }
-        (self.reaper.after, self.reaper.all) = (None, true);
         self.sweep_now();
     }
 
@@ -519,8 +429,3 @@ const CHECK_GAP: Millis = Millis::new(5);
 
 /// The longest a machine sleeps on a stored instant before it looks at the wall clock again.
 const LONGEST_SLEEP: Millis = Millis::minutes(1);
-
-fn many(given: usize) -> Result<(), Refused> {
-    let limit = JOBS_PER_REQUEST;
-    if given > limit { Err(Refused::TooMany { given, limit }) } else { Ok(()) }
-}

@@ -29,7 +29,7 @@ impl Pending {
     }
 }
 
-/// Where commands come from.
+/// The source of commands, which gets their outcomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     /// A client's request for one command.
@@ -56,9 +56,9 @@ impl Origin {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) origin: Origin,
-    /// How many commands.
+    /// Number of commands, at least one.
     pub(super) len: usize,
-    /// In how many batches they were before.
+    /// Number of batches that they were in before.
     pub(super) tries: u32,
 }
 
@@ -76,7 +76,7 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
-    /// How many commands wait.
+    /// Number of commands that wait.
     pub(super) fn len(&self) -> usize {
         self.commands.len()
     }

@@ -1,8 +1,8 @@
 //! Saying that workers are there: this process's own, now and then, and remote ones when they poll;
-//! and hearing that this one was asked to stop.
+//! and reading whether this one was asked to stop.
 //!
-//! A worker is seen until its process has ended what it runs, then it says farewell and is not seen
-//! again. The own row is looked at whenever it is written, and when another process has written.
+//! A worker is seen until its process has ended what it runs, then its row is removed and it is not
+//! seen again. The own row is read whenever it is written, and when another process has written.
 
 use alloc::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::{Millis, Mono, WorkerId};
 pub(super) struct Presence {
     /// How often; never if not set.
     every: Option<Millis>,
-    /// Whether to look if it was asked to stop.
-    look: bool,
+    /// Whether to read with the next batch if it was asked to stop.
+    check_mark: bool,
     /// Whether it was, and that was said.
     asked: bool,
-    said_farewell: bool,
+    removed: bool,
     /// The remote workers that were noted, as they were, and when.
     remote: BTreeMap<WorkerId, (Mono, Worker)>,
 }
@@ -30,12 +30,12 @@ impl Presence {
     pub(super) fn new(every: Option<Millis>) -> Self {
         let every = every.map(|every| every.max(OFTEN));
         let remote = BTreeMap::new();
-        Self { every, look: false, asked: false, said_farewell: false, remote }
+        Self { every, check_mark: false, asked: false, removed: false, remote }
     }
 
-    /// Looks with the next batch whether the own worker was asked to stop.
-    pub(super) fn look(&mut self) {
-        self.look = self.every.is_some() && !self.asked;
+    /// Reads with the next batch whether the own worker was asked to stop.
+    pub(super) fn check_mark(&mut self) {
+        self.check_mark = self.every.is_some() && !self.asked;
     }
 }
 
@@ -57,7 +57,7 @@ impl Machine {
 
     /// Whether this process runs jobs, or still has some to end.
     pub(super) fn is_present(&self) -> bool {
-        matches!(self.phase(), Phase::Running | Phase::Draining) && !self.presence.said_farewell
+        matches!(self.phase(), Phase::Running | Phase::Draining) && !self.presence.removed
     }
 
     /// Puts into the next batch what it should say of the own worker, or ask.
@@ -65,12 +65,12 @@ impl Machine {
         if !self.is_present() {
             return;
         }
-        let look = core::mem::take(&mut self.presence.look);
+        let check = core::mem::take(&mut self.presence.check_mark);
         let due = self.timers.is_due(WakeReason::Presence, now);
         if let (true, Some(every)) = (due, self.presence.every) {
             self.timers.set(WakeReason::Presence, Some(now.plus(every)));
             self.note(Admin::SeeWorker(Worker { presence: every, ..self.worker.clone() }));
-        } else if look {
+        } else if check {
             self.note(Admin::LookAtWorker(self.worker.id.clone()));
         }
     }
@@ -79,7 +79,7 @@ impl Machine {
     /// claims for it; later not more often than need be.
     pub(super) fn note_remote(&mut self, now: Mono, poll: &Poll) {
         let Some(every) = self.presence.every else { return };
-        // While it waits here it is not heard of.
+        // While it waits here it sends nothing.
         let worker = Worker { presence: every.max(poll.wait), ..poll.worker.clone() };
         let remote = &mut self.presence.remote;
         if let Some((last, known)) = remote.get(&worker.id) {
@@ -115,16 +115,16 @@ impl Machine {
 
     /// Marks the row of the own worker, if there is one: it stops, and takes no more jobs.
     pub(super) fn say_draining(&mut self) {
-        if self.presence.every.is_some() && !self.presence.said_farewell {
+        if self.presence.every.is_some() && !self.presence.removed {
             self.presence.asked = true;
             self.note(Admin::StopWorker(self.worker.id.clone()));
         }
     }
 
     /// Removes the row of the own worker, once, at the end; says whether there is something to do.
-    pub(super) fn say_farewell(&mut self) -> bool {
+    pub(super) fn remove_at_end(&mut self) -> bool {
         let registered = self.presence.every.is_some();
-        let first = !core::mem::replace(&mut self.presence.said_farewell, registered);
+        let first = !core::mem::replace(&mut self.presence.removed, registered);
         if registered && first {
             self.remove_own();
         }

@@ -15,7 +15,7 @@ use crate::{Failure, FailureKind, Job, LeaseToken, Millis, Mono, Verdict};
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     held: BTreeMap<LeaseToken, Entry>,
-    /// How many of them have returned and wait for the store's answer.
+    /// The number of them that have returned and wait for the store's answer.
     settling: usize,
     /// No run needs anything before this.
     next: Option<Wakeup>,
@@ -38,7 +38,7 @@ struct Entry {
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Its handler runs.
+    /// No stop was asked for.
     Running,
     /// Its handler has the stop signal.
     Stopping(StopReason),
@@ -49,10 +49,10 @@ enum Stage {
 /// Whether a run had the stop signal when it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// It had not.
+    /// It ended without a stop signal.
     ByItself,
-    /// It had.
-    Told(StopReason),
+    /// It had the stop signal, for this reason.
+    Stopped(StopReason),
 }
 
 impl Entry {
@@ -61,8 +61,8 @@ impl Entry {
         self.heartbeat_at = from.plus(self.length.part(3));
     }
 
-    /// Tells it to stop. While its handler still runs, no other may run: it keeps its lease for
-    /// a while, unless the lease is lost already.
+    /// Gives it the stop signal. While its handler still runs, no other may run: it keeps its lease
+    /// for a while, unless the lease is lost already.
     fn stop(&mut self, reason: StopReason, now: Mono) {
         self.stage = Stage::Stopping(reason);
         self.heartbeats_until = match reason {
@@ -96,15 +96,15 @@ impl Entry {
             }
             Stage::Running => {}
         }
-        let beat = heartbeat_at.map(|at| Wakeup { at, reason: WakeReason::Heartbeat });
+        let heartbeat = heartbeat_at.map(|at| Wakeup { at, reason: WakeReason::Heartbeat });
         let end = Wakeup { at: self.stop_at(), reason: WakeReason::LeaseEnd };
         let timeout = self.timeout_at.map(|at| Wakeup { at, reason: WakeReason::JobTimeout });
-        [Some(end), timeout, beat].into_iter().flatten().min()
+        [Some(end), timeout, heartbeat].into_iter().flatten().min()
     }
 }
 
 impl Runs {
-    /// How many slots are taken.
+    /// Slots in use: held leases whose verdict is not on its way.
     pub(super) fn busy(&self) -> usize {
         self.held.len() - self.settling
     }
@@ -140,13 +140,13 @@ impl Runs {
         stop_at
     }
 
-    /// The handler has returned or was stopped: its slot is free. Says whether it had been
-    /// told to stop; `None` if there is no such handler.
+    /// The handler has returned or was stopped: its slot is free. Says whether it had
+    /// the stop signal; `None` if there is no such handler.
     pub(super) fn end(&mut self, token: LeaseToken) -> Option<Ended> {
         let entry = self.held.get_mut(&token)?;
         let ended = match entry.stage {
             Stage::Running => Ended::ByItself,
-            Stage::Stopping(reason) => Ended::Told(reason),
+            Stage::Stopping(reason) => Ended::Stopped(reason),
             Stage::Settling => return None,
         };
         entry.stage = Stage::Settling;
@@ -260,7 +260,7 @@ impl Runs {
 
     /// A heartbeat was written by a commit begun at `from`. Returns when the run must stop unless
     /// its lease is extended again, if it runs.
-    pub(super) fn beaten(&mut self, token: LeaseToken, from: Mono) -> Option<Mono> {
+    pub(super) fn heartbeat_written(&mut self, token: LeaseToken, from: Mono) -> Option<Mono> {
         let run = self.held.get_mut(&token)?;
         run.renew(from);
         (run.stage == Stage::Running).then(|| run.stop_at())

@@ -1,6 +1,6 @@
 //! Counters of what the machine has seen; they only grow.
 
-/// What a machine has done since it was made.
+/// Totals since the machine was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Batches committed.

@@ -52,7 +52,7 @@ impl StoreHealth {
         let due = timers.is_due(WakeReason::StoreRetry, now);
         match &self.state {
             State::Ready => Turn::Commit,
-            State::Unknown(doubt) if due => Turn::WasCommitted(doubt.batch_id()),
+            State::Unknown(unknown) if due => Turn::WasCommitted(unknown.batch_id()),
             State::Broken(_) if due => Turn::Reopen,
             _ => Turn::Wait,
         }
@@ -112,27 +112,27 @@ impl StoreHealth {
         self.full
     }
 
-    pub(super) fn doubt(
+    pub(super) fn note_unknown(
         &mut self,
-        doubt: UnknownCommit,
+        unknown: UnknownCommit,
         cause: Cause,
         now: Mono,
         timers: &mut Timers,
     ) {
         self.cause = Some(cause);
-        self.state = State::Unknown(doubt);
+        self.state = State::Unknown(unknown);
         timers.set(WakeReason::StoreRetry, Some(now));
     }
 
     pub(super) fn break_down(
         &mut self,
-        doubt: Option<UnknownCommit>,
+        unknown: Option<UnknownCommit>,
         cause: Cause,
         now: Mono,
         timers: &mut Timers,
     ) {
         self.cause = Some(cause);
-        self.state = State::Broken(doubt);
+        self.state = State::Broken(unknown);
         timers.set(WakeReason::StoreRetry, Some(now));
     }
 
@@ -148,15 +148,15 @@ impl StoreHealth {
 
     /// The store failed while it was asked about an unknown commit: reopen it first.
     pub(super) fn break_while_unknown(&mut self, cause: Cause, now: Mono, timers: &mut Timers) {
-        let doubt = self.take_unknown();
-        self.break_down(doubt, cause, now, timers);
+        let unknown = self.take_unknown();
+        self.break_down(unknown, cause, now, timers);
     }
 
     /// The store was reopened. An unknown commit is asked for next.
     pub(super) fn reopened(&mut self, now: Mono, timers: &mut Timers) {
         match self.take_unknown() {
-            Some(doubt) => {
-                self.state = State::Unknown(doubt);
+            Some(unknown) => {
+                self.state = State::Unknown(unknown);
                 timers.set(WakeReason::StoreRetry, Some(now));
             }
             None => self.works(timers),
@@ -165,20 +165,20 @@ impl StoreHealth {
 
     pub(super) fn take_unknown(&mut self) -> Option<UnknownCommit> {
         match core::mem::take(&mut self.state) {
-            State::Unknown(doubt) => Some(doubt),
-            State::Broken(doubt) => doubt,
+            State::Unknown(unknown) => Some(unknown),
+            State::Broken(unknown) => unknown,
             _ => None,
         }
     }
 
     /// Puts back what [`take_unknown`](Self::take_unknown) took.
-    pub(super) fn keep_unknown(&mut self, doubt: Option<UnknownCommit>) {
-        if let Some(doubt) = doubt {
-            self.state = State::Unknown(doubt);
+    pub(super) fn keep_unknown(&mut self, unknown: Option<UnknownCommit>) {
+        if let Some(unknown) = unknown {
+            self.state = State::Unknown(unknown);
         }
     }
 
-    /// How often in a row the store has failed.
+    /// Failures of the store in a row.
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }

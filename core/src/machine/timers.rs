@@ -9,12 +9,13 @@ use crate::Mono;
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     at: [Option<Mono>; WakeReason::ALL.len()],
+    held_until: [Mono; WakeReason::ALL.len()],
 }
 
 impl Timers {
     /// When this timer goes off, if it is set.
     pub(super) fn get(&self, reason: WakeReason) -> Option<Mono> {
-        self.at[reason as usize]
+        self.at[reason as usize].map(|at| at.max(self.held_until[reason as usize]))
     }
 
     /// Sets or stops a timer.
@@ -26,6 +27,16 @@ impl Timers {
     pub(super) fn bring_forward(&mut self, reason: WakeReason, to: Mono) {
         let at = &mut self.at[reason as usize];
         *at = Some(at.map_or(to, |at| at.min(to)));
+    }
+
+    /// From now on, a timer goes off no sooner than this, whatever it is set to.
+    pub(super) fn hold(&mut self, reason: WakeReason, until: Mono) {
+        self.held_until[reason as usize] = until;
+    }
+
+    /// Whether a timer cannot go off yet.
+    pub(super) fn is_held(&self, reason: WakeReason, now: Mono) -> bool {
+        now < self.held_until[reason as usize]
     }
 
     /// Whether a timer has gone off.
@@ -56,6 +67,22 @@ mod tests {
         for (at, reason) in WakeReason::ALL.into_iter().enumerate() {
             assert_eq!(timers.get(reason), Some(Mono::new(at as u64)), "{reason:?}");
         }
+    }
+
+    #[test]
+    fn a_timer_that_is_held_goes_off_no_sooner_and_the_others_do() {
+        let mut timers = Timers::default();
+        timers.hold(WakeReason::Bulk, Mono::new(5));
+        assert_eq!(timers.get(WakeReason::Bulk), None, "holding sets nothing");
+        timers.set(WakeReason::Bulk, Some(Mono::new(3)));
+        timers.bring_forward(WakeReason::Bulk, Mono::new(1));
+        timers.set(WakeReason::Purge, Some(Mono::new(4)));
+        let purge = Wakeup { at: Mono::new(4), reason: WakeReason::Purge };
+        assert_eq!(timers.next(|_| true), Some(purge));
+        assert!(!timers.is_due(WakeReason::Bulk, Mono::new(4)));
+        assert!(timers.is_due(WakeReason::Bulk, Mono::new(5)));
+        timers.hold(WakeReason::Bulk, Mono::new(2));
+        assert_eq!(timers.get(WakeReason::Bulk), Some(Mono::new(2)));
     }
 
     #[test]

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
-use super::{Cursor, DeadPage, ExpiredPage, FigurePage, FigureRow, FinishedPage, Questions, Want};
+use super::{BulkAsk, BulkRow, Cursor, DeadPage, FigurePage, FigureRow, Questions, Want};
 use crate::{
-    Counts, Excerpt, IdempotencyKey, Job, JobId, KeyRecord, Payload, Queue, QueueName, Rank, View,
-    Wall,
+    Counts, Excerpt, GroupId, GroupRow, IdempotencyKey, Job, JobId, KeyRecord, Payload, Queue,
+    QueueName, Rank, View, Wall,
 };
 
 /// The answers to [`Questions`], field by field, from the state before the batch.
@@ -18,6 +18,8 @@ pub struct Answers {
     /// The store's clock, read after all rows were held; never behind an instant of such a row
     /// unless the clock was set back.
     pub now: Wall,
+    /// All bulk actions, by id, if they were asked for.
+    pub bulk: Vec<BulkRow>,
     /// The jobs in the order of the question; `None` where there is none.
     pub jobs: Vec<Option<Job>>,
     /// The keys in the order of the question.
@@ -45,6 +47,12 @@ pub struct Answers {
     pub orphans: Vec<IdempotencyKey>,
     /// Whether something was silent for that long.
     pub silent: bool,
+    /// The error groups in the order of the question; `None` where there is none.
+    pub groups: Vec<Option<GroupRow>>,
+    /// The number of error groups in the store; needed only if one that was asked for is missing.
+    pub group_count: usize,
+    /// Error groups that may be removed.
+    pub idle_groups: Vec<GroupId>,
     /// Queues without jobs.
     pub empty_queues: EmptyQueues,
     /// The data of the rows of figures in the order of the question; `None` where there is none.
@@ -73,9 +81,9 @@ pub struct EmptyQueues {
 /// A key, and the job it names if that still exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyFound {
-    /// The record.
+    /// The stored key.
     pub record: KeyRecord,
-    /// The job.
+    /// `None` if the job was deleted or purged.
     pub job: Option<Job>,
 }
 
@@ -83,7 +91,7 @@ pub struct KeyFound {
 /// no other transaction changes these counts before this one ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueFound {
-    /// The queue.
+    /// Its row, with its settings.
     pub queue: Queue,
     /// Its jobs by view, all kinds together. `None` if it has no limit and was not asked to be
     /// counted.
@@ -93,11 +101,11 @@ pub struct QueueFound {
 /// Whether a queue has jobs of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KindFound {
-    /// It has.
+    /// The queue has jobs of the kind, or had some.
     Known,
-    /// It has none.
+    /// The kind is new to the queue.
     New {
-        /// How many other kinds it has jobs of.
+        /// The number of other kinds of jobs in it.
         others: usize,
     },
 }
@@ -105,7 +113,7 @@ pub enum KindFound {
 /// A page of jobs that a sweep asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JobPage {
-    /// The jobs.
+    /// At most the limit of the question, in its order.
     pub jobs: Vec<Job>,
     /// The instant of the first job of this view behind the page, due or not.
     pub next: Option<Wall>,
@@ -123,16 +131,16 @@ pub struct DeadFound {
 /// A dead-lettered job with its last error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadJob {
-    /// The job.
+    /// Row of the dead letter.
     pub job: Job,
-    /// Its last error.
+    /// The error of its last attempt; `None` if none is stored.
     pub error: Option<Excerpt>,
 }
 
 /// The best-ranked ready jobs of a demand, by rank.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Candidates {
-    /// The jobs.
+    /// Best rank first.
     pub jobs: Vec<Candidate>,
     /// The payload length of the next one, which was left out for want of room; zero if the store
     /// did not look whether there is one; `None` if there is none.
@@ -142,15 +150,15 @@ pub struct Candidates {
 /// A ready job with its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// The job.
+    /// A ready job, held for this transaction.
     pub job: Job,
-    /// Its payload.
+    /// As enqueued; only what is claimed needs it.
     pub payload: Payload,
 }
 
 /// A store answered something that does not fit the question: what is stored cannot be trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the store answered nonsense: {0}")]
+#[error("the store returned an invalid answer: {0}")]
 pub struct BadAnswer(pub String);
 
 impl Answers {
@@ -188,6 +196,10 @@ impl Answers {
         length("workers", asked.workers.len(), self.workers.len())?;
         length("pages of finished jobs", asked.finished.len(), self.finished.len())?;
         length("pages of dead letters", asked.dead.len(), self.dead.len())?;
+        length("error groups", asked.groups.len(), self.groups.len())?;
+        for (id, row) in asked.groups.iter().zip(&self.groups) {
+            ensure(row.as_ref().is_none_or(|row| row.id == *id), || format!("not group {id}"))?;
+        }
         length("rows of figures", asked.figures.len(), self.figures.len())?;
         length("pages of figures", asked.old_figures.len(), self.old_figures.len())?;
         length("lists of candidates", asked.wants.len(), self.candidates.len())?;
@@ -198,10 +210,11 @@ impl Answers {
         for (key, found) in asked.keys.iter().zip(&self.keys) {
             check_key(key, found.as_ref())?;
         }
-        check_due(asked.due, &self.due)?;
-        check_expired(asked.expired, &self.expired)?;
+        check_page(View::Scheduled, None, asked.due.unwrap_or(0), &self.due)?;
+        let (after, limit) = asked.expired.map_or((None, 0), |page| (page.after, page.limit));
+        check_page(View::Processing, after, limit, &self.expired)?;
         for (page, found) in asked.finished.iter().zip(&self.finished) {
-            check_finished(*page, found)?;
+            check_page(page.view, None, page.limit, found)?;
         }
         for (page, found) in asked.dead.iter().zip(&self.dead) {
             check_dead(page, found)?;
@@ -209,21 +222,39 @@ impl Answers {
         for (page, found) in asked.old_figures.iter().zip(&self.old_figures) {
             check_figures(*page, found, self.now)?;
         }
-        let orphans = asked.orphans.unwrap_or(0);
         for QueueFound { queue, counts } in &self.queues {
             let counted = counts.is_some()
                 || !queue.is_limited() && asked.counted.binary_search(&queue.name).is_err();
             ensure(counted, || format!("queue {} is limited, but not counted", queue.name))?;
         }
-        let looked = asked.empty_queues.as_ref().map_or(0, |page| page.limit);
-        let fits = self.empty_queues.queues.len() <= looked;
-        ensure(fits, || "more empty queues than were asked for".into())?;
-        ensure(self.orphans.len() <= orphans, || "more keys than were asked for".into())?;
+        self.check_found(asked)?;
         for (want, found) in asked.wants.iter().zip(&self.candidates) {
             check_candidates(want, found)?;
         }
-        let ids = self.ids.len() >= asked.ids && self.ids.is_sorted_by(|a, b| a < b);
+        let enough = self.ids.len() >= asked.ids && (asked.ids > 0 || self.ids.is_empty());
+        let ids = enough && self.ids.is_sorted_by(|a, b| a < b);
         ensure(ids, || format!("{} ids asked for, not as many growing ones given", asked.ids))
+    }
+
+    /// Checks the rows that were found but are no jobs: none that was not asked for, each once.
+    fn check_found(&self, asked: &Questions) -> Result<(), BadAnswer> {
+        let known = self.bulk.is_empty() || asked.bulk != BulkAsk::No;
+        let known = known && self.bulk.is_sorted_by(|a, b| a.id < b.id);
+        ensure(known, || "not the bulk actions that were asked for".into())?;
+        let orphans = asked.orphans.unwrap_or(0);
+        ensure(self.orphans.len() <= orphans, || "more keys than were asked for".into())?;
+        let idle = asked.idle_groups.map_or(0, |page| page.limit);
+        let fits = self.idle_groups.len() <= idle;
+        ensure(fits, || "more idle error groups than were asked for".into())?;
+        let silent = asked.silent.is_some() || !self.silent;
+        ensure(silent, || "something silent that was not asked for".into())?;
+        let (after, limit) = match &asked.empty_queues {
+            Some(page) => (page.after.as_ref(), page.limit),
+            None => (None, 0),
+        };
+        let names = || self.empty_queues.queues.iter().map(|queue| Some(&queue.name));
+        let fits = names().len() <= limit && core::iter::once(after).chain(names()).is_sorted();
+        ensure(fits, || "not the empty queues that were asked for".into())
     }
 }
 
@@ -233,21 +264,23 @@ fn check_key(key: &IdempotencyKey, found: Option<&KeyFound>) -> Result<(), BadAn
     ensure(fits, || format!("not key {key}, or not the job it names"))
 }
 
-fn check_due(limit: Option<usize>, page: &JobPage) -> Result<(), BadAnswer> {
-    check_page(View::Scheduled, limit.unwrap_or(0), page)
-}
-
-fn check_expired(asked: Option<ExpiredPage>, page: &JobPage) -> Result<(), BadAnswer> {
-    check_page(View::Processing, asked.map_or(0, |asked| asked.limit), page)
-}
-
-fn check_finished(asked: FinishedPage, page: &JobPage) -> Result<(), BadAnswer> {
-    check_page(asked.view, asked.limit, page)
-}
-
-fn check_page(view: View, limit: usize, page: &JobPage) -> Result<(), BadAnswer> {
+/// Checks a page of jobs of a view behind a place: each once, by the instant of the view, then by
+/// id.
+fn check_page(
+    view: View,
+    mut after: Option<Cursor>,
+    limit: usize,
+    page: &JobPage,
+) -> Result<(), BadAnswer> {
     ensure(page.jobs.len() <= limit, || format!("more {view} jobs than were asked for"))?;
-    ensure(page.jobs.iter().all(|job| job.state.view() == view), || format!("not {view}"))
+    for job in &page.jobs {
+        let key = job.index_key();
+        let place = Cursor { at: key.at, id: job.id };
+        let fits = key.view == view && after.is_none_or(|after| after < place);
+        ensure(fits, || format!("job {} does not belong there in a page of {view} jobs", job.id))?;
+        after = Some(place);
+    }
+    Ok(())
 }
 
 fn check_dead(asked: &DeadPage, found: &DeadFound) -> Result<(), BadAnswer> {
@@ -256,15 +289,20 @@ fn check_dead(asked: &DeadPage, found: &DeadFound) -> Result<(), BadAnswer> {
         job.state.view() == View::Failed
             && asked.queue.as_ref().is_none_or(|queue| *queue == job.queue)
             && asked.kind.as_ref().is_none_or(|kind| *kind == job.kind)
+            && asked.group.is_none_or(|group| job.state.group() == Some(group))
     };
     ensure(found.jobs.len() <= asked.limit, || "more dead letters than were asked for".into())?;
-    ensure(found.jobs.iter().all(fits), || "not the dead letters that were asked for".into())
+    let place = |dead: &DeadJob| Cursor { at: dead.job.index_key().at, id: dead.job.id };
+    let ordered = found.jobs.is_sorted_by(|a, b| place(a) > place(b));
+    let fits = ordered && found.jobs.iter().all(fits);
+    ensure(fits, || "not the dead letters that were asked for, newest first".into())
 }
 
 fn check_figures(asked: FigurePage, found: &[FigureRow], now: Wall) -> Result<(), BadAnswer> {
     let fits = |row: &FigureRow| row.key.span == asked.span && row.key.slot <= now.minus(asked.age);
     ensure(found.len() <= asked.limit, || "more figures than were asked for".into())?;
-    ensure(found.iter().all(fits), || "not the figures that were asked for".into())
+    let fits = found.iter().all(fits) && found.is_sorted_by(|a, b| a.key < b.key);
+    ensure(fits, || "not the figures that were asked for".into())
 }
 
 fn check_candidates(want: &Want, found: &Candidates) -> Result<(), BadAnswer> {

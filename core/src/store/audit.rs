@@ -9,10 +9,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{FigureRow, JobDetail, Marker, WorkerRow};
+use super::{BulkRow, FigureRow, JobDetail, Marker, WorkerRow};
 use crate::{
-    Attempt, Counts, IdempotencyKey, Job, JobId, KeyRecord, Kind, QueueName, QueueRow, Rank,
-    SettingKey, SettingValue, State, StateName,
+    Attempt, Counts, GroupId, GroupRow, IdempotencyKey, Job, JobId, KeyRecord, Kind, QueueName,
+    QueueRow, Rank, SettingKey, SettingValue, State, StateName,
 };
 
 /// Everything a store holds, each part in its order.
@@ -36,6 +36,10 @@ pub struct Dump {
     pub markers: Vec<Marker>,
     /// Rows of figures, by key.
     pub figures: Vec<FigureRow>,
+    /// Error groups, by id.
+    pub groups: Vec<GroupRow>,
+    /// Bulk actions, by id.
+    pub bulk: Vec<BulkRow>,
 }
 
 impl fmt::Display for Dump {
@@ -48,7 +52,9 @@ impl fmt::Display for Dump {
         section(f, "worker", &self.workers)?;
         section(f, "setting", &self.settings)?;
         section(f, "marker", &self.markers)?;
-        section(f, "figures", &self.figures)
+        section(f, "figures", &self.figures)?;
+        section(f, "error group", &self.groups)?;
+        section(f, "bulk", &self.bulk)
     }
 }
 
@@ -83,6 +89,8 @@ pub fn audit(dump: &Dump) -> Vec<Disagreement> {
         audit.attempt(attempt.job, jobs.contains_key(&attempt.job));
     }
     dump.figures.iter().for_each(|row| audit.figures(row));
+    dump.groups.iter().for_each(|row| audit.group(row));
+    dump.bulk.iter().for_each(|row| audit.bulk(row));
     audit.finish(&dump.queues)
 }
 
@@ -96,6 +104,9 @@ const MOST_LISTED: usize = 1_000;
 pub struct Audit {
     next_id: JobId,
     counted: BTreeMap<QueueName, BTreeMap<Kind, Counts>>,
+    /// The dead letters of each group, by queue, with their kind.
+    dead: BTreeMap<GroupId, (Kind, BTreeMap<QueueName, u64>)>,
+    groups: Vec<GroupRow>,
     found: Vec<Disagreement>,
     /// Number of disagreements that are not listed.
     unlisted: u64,
@@ -104,7 +115,14 @@ pub struct Audit {
 impl Audit {
     /// A check of a store whose next new job gets this id.
     pub fn new(next_id: JobId) -> Self {
-        Self { next_id, counted: BTreeMap::new(), found: Vec::new(), unlisted: 0 }
+        Self {
+            next_id,
+            counted: BTreeMap::new(),
+            dead: BTreeMap::new(),
+            groups: Vec::new(),
+            found: Vec::new(),
+            unlisted: 0,
+        }
     }
 
     /// Adds something that the store itself has found.
@@ -136,6 +154,9 @@ impl Audit {
             self.say(text);
         }
         self.count(job);
+        if let Some(group) = job.state.group() {
+            self.note_dead(job, group);
+        }
     }
 
     fn count(&mut self, job: &Job) {
@@ -147,7 +168,41 @@ impl Audit {
             kinds.insert(job.kind.clone(), Counts::default());
         }
         if let Some(counts) = kinds.get_mut(&job.kind) {
-            counts.add(job.state.view());
+            counts.add(job.into());
+        }
+    }
+
+    /// Takes in an error group, which is compared with the jobs at the end.
+    pub fn group(&mut self, row: &GroupRow) {
+        self.groups.push(row.clone());
+    }
+
+    fn note_dead(&mut self, job: &Job, group: GroupId) {
+        let empty = || (job.kind.clone(), BTreeMap::new());
+        let (kind, queues) = self.dead.entry(group).or_insert_with(empty);
+        *queues.entry(job.queue.clone()).or_default() += 1;
+        if *kind != job.kind {
+            let (job, other) = (job.id, kind.clone());
+            self.say(format!("job {job} is of error group {group}, whose kind is {other}"));
+        }
+    }
+
+    fn compare_groups(&mut self) {
+        let mut dead = core::mem::take(&mut self.dead);
+        for row in core::mem::take(&mut self.groups) {
+            let id = row.id;
+            let (kind, queues) = dead.remove(&id).unwrap_or((row.kind.clone(), BTreeMap::new()));
+            if kind != row.kind {
+                self.say(format!("error group {id} is of kind {}, its jobs of {kind}", row.kind));
+            }
+            let live: u64 = queues.values().sum();
+            if live != row.live || !row.queues.agrees_with(&queues) {
+                let kept = (row.live, row.queues);
+                self.say(format!("error group {id}: counters {kept:?}, jobs {queues:?}"));
+            }
+        }
+        for (id, (_, queues)) in dead {
+            self.say(format!("error group {id}: no counters, jobs {queues:?}"));
         }
     }
 
@@ -182,6 +237,13 @@ impl Audit {
         }
     }
 
+    /// Checks a bulk action.
+    pub fn bulk(&mut self, row: &BulkRow) {
+        if let Some(problem) = row.problem() {
+            self.say(problem);
+        }
+    }
+
     /// Compares the counters of all queues with the jobs that were shown, and lists everything that
     /// disagrees.
     pub fn finish(mut self, queues: &[QueueRow]) -> Vec<Disagreement> {
@@ -206,6 +268,7 @@ impl Audit {
                 self.say(format!("queue {queue} kind {kind}: no counters, rows {actual:?}"));
             }
         }
+        self.compare_groups();
         if self.unlisted > 0 {
             self.found.push(Disagreement(format!("{} more disagreements", self.unlisted)));
         }

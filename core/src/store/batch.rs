@@ -1,14 +1,18 @@
 //! The commands of one transaction: a section per family, in the order in which they are applied;
 //! within a section, in the order of the vector.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Instance, SlotFigures};
+use super::{CopyRows, Instance, SlotFigures};
+use crate::bulk::{Step, Terms};
 use crate::limits::{CLOCK_STEP, SLOTS};
 use crate::text::without_nul;
 use crate::{
-    BatchId, Demand, JobId, Kind, LeaseLength, LeaseToken, Millis, NewJob, Payload, Policy,
-    QueueName, QueueSettings, SettingKey, SettingValue, Verdict, View, Wall, WorkerId,
+    BatchId, BulkId, Demand, GroupId, JobId, Kind, LeaseLength, LeaseToken, Millis, NewJob,
+    Payload, Policy, QueueName, QueueSettings, SettingKey, SettingValue, Verdict, View, Wall,
+    WorkerId,
 };
 
 /// The commands of one commit.
@@ -31,20 +35,25 @@ pub struct Batch {
     pub heartbeats: Vec<Heartbeat>,
     /// 3. Commands of operators.
     pub admin: Vec<Admin>,
-    /// 4. New jobs.
+    /// 4. Steps of bulk actions.
+    pub bulk: Vec<Step>,
+    /// 5. New jobs.
     pub enqueues: Vec<NewJob>,
-    /// 5. Take back expired leases.
+    /// 6. Take back expired leases.
     pub reap: Option<Reap>,
-    /// 6. Make up to this many due jobs ready.
+    /// 7. Make up to this many due jobs ready.
     pub promote: Option<usize>,
-    /// 7. Delete finished jobs past their age.
+    /// 8. Delete finished jobs past their age.
     pub purge: Option<Purge>,
-    /// 8. Delete queues that hold nothing.
+    /// 9. Delete queues that hold nothing.
     pub queue_sweep: Option<QueueSweep>,
-    /// 9. What the process did earlier, to be added to its rows of figures; each slot once.
+    /// 10. What the process did earlier, to be added to its rows of figures; each slot once.
     pub figures: Vec<SlotFigures>,
-    /// 10. Claims: they see the effects of all sections above.
+    /// 11. Claims: they see the effects of all sections above.
     pub claims: Vec<ClaimFor>,
+    /// Rows of another store, put in place as they are. A batch with some has no other commands
+    /// than settings.
+    pub import: Option<Box<CopyRows>>,
 }
 
 impl Batch {
@@ -59,6 +68,7 @@ impl Batch {
             settles: Vec::new(),
             heartbeats: Vec::new(),
             admin: Vec::new(),
+            bulk: Vec::new(),
             enqueues: Vec::new(),
             reap: None,
             promote: None,
@@ -66,6 +76,7 @@ impl Batch {
             queue_sweep: None,
             figures: Vec::new(),
             claims: Vec::new(),
+            import: None,
         }
     }
 
@@ -75,12 +86,12 @@ impl Batch {
         let sweeps = pages.iter().filter(|there| **there).count();
         let sweeps = sweeps + usize::from(self.queue_sweep.is_some());
         let clients = self.settles.len() + self.heartbeats.len() + self.admin.len();
-        clients + self.enqueues.len() + sweeps + self.claims.len()
+        clients + self.bulk.len() + self.enqueues.len() + sweeps + self.claims.len()
     }
 
     /// Whether it has no commands. The outcome of such a batch still holds the horizon.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && self.figures.is_empty()
+        self.len() == 0 && self.figures.is_empty() && self.import.is_none()
     }
 }
 
@@ -113,7 +124,7 @@ pub enum Admin {
     Replay(JobId),
     /// Run dead letters again, newest failure first.
     ReplayDead {
-        /// Which.
+        /// The dead letters to run.
         filter: DeadFilter,
         /// Where the last page ended.
         after: Option<super::Cursor>,
@@ -122,7 +133,7 @@ pub enum Admin {
     },
     /// Delete dead letters, newest failure first.
     DiscardDead {
-        /// Which.
+        /// The dead letters to delete.
         filter: DeadFilter,
         /// Where the last page ended.
         after: Option<super::Cursor>,
@@ -131,12 +142,30 @@ pub enum Admin {
     },
     /// Delete a finished job.
     Delete(JobId),
-    /// Start no jobs of this queue.
-    Pause(QueueName),
+    /// Start a bulk action.
+    StartBulk(Box<Terms>),
+    /// Let a bulk action go on that is held.
+    ContinueBulk(BulkId),
+    /// End a bulk action.
+    StopBulk(BulkId),
+    /// Start no jobs of a queue. One that is paused already stays as it is.
+    Pause {
+        /// The queue; it is made if it does not exist.
+        name: QueueName,
+        /// Who pauses it, for people: the name of a token or of a program.
+        by: Option<Arc<str>>,
+    },
     /// Start jobs of this queue again.
     Resume(QueueName),
     /// Replace the settings of this queue.
-    SetQueue(QueueName, QueueSettings),
+    SetQueue {
+        /// The queue; it is made if it does not exist.
+        name: QueueName,
+        /// Its settings from now on.
+        settings: QueueSettings,
+        /// Refuse unless these are its settings. A queue that does not exist has none set.
+        expected: Option<Box<QueueSettings>>,
+    },
     /// Delete this queue with its settings, unless it has jobs.
     DeleteQueue(QueueName),
     /// Store a setting; `None` deletes it.
@@ -154,6 +183,18 @@ pub enum Admin {
     LookAtWorker(WorkerId),
 }
 
+impl Admin {
+    /// Pauses a queue, and does not say who does.
+    pub fn pause(name: QueueName) -> Self {
+        Self::Pause { name, by: None }
+    }
+
+    /// Replaces the settings of a queue, whatever they are.
+    pub fn set_queue(name: QueueName, settings: QueueSettings) -> Self {
+        Self::SetQueue { name, settings, expected: None }
+    }
+}
+
 /// Selects dead letters; all set conditions must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeadFilter {
@@ -161,6 +202,8 @@ pub struct DeadFilter {
     pub queue: Option<QueueName>,
     /// Exact kind.
     pub kind: Option<Kind>,
+    /// The error group.
+    pub group: Option<GroupId>,
     /// A text that the last error contains.
     pub error_contains: Option<alloc::string::String>,
 }
@@ -214,20 +257,20 @@ pub struct QueueSweep {
     pub limit: usize,
 }
 
-/// How long finished jobs are kept; forever if not set.
+/// The age at which finished jobs are purged; `None` keeps them for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retention {
-    /// Those done.
+    /// Time from the completion of a job to its removal.
     pub done: Option<Millis>,
-    /// Those in the dead-letter queue.
+    /// Time from the last failure of a dead letter to its removal.
     pub failed: Option<Millis>,
-    /// Those cancelled.
+    /// Time from the cancel of a job to its removal.
     pub cancelled: Option<Millis>,
 }
 
 impl Retention {
-    /// What a server keeps unless it is set otherwise: done and cancelled jobs for a week, dead
-    /// letters for 30 days.
+    /// The default of servers and of the library: done and cancelled jobs are purged after a week,
+    /// dead letters after 30 days.
     pub const USUAL: Self = Self {
         done: Some(Millis::days(7)),
         failed: Some(Millis::days(30)),
@@ -271,10 +314,10 @@ pub struct Worker {
     /// Unique per start of a process.
     pub id: WorkerId,
     /// The name of its host, as it gave it.
-    pub host: alloc::sync::Arc<str>,
+    pub host: Arc<str>,
     /// Its process id there; `None` if a remote worker did not give it.
     pub pid: Option<u32>,
-    /// Which process with that id; `None` if that is not known.
+    /// Tells its process from others with the same `pid`; `None` if that is not known.
     pub instance: Option<Instance>,
     /// How it gets its jobs.
     pub kind: WorkerKind,
@@ -289,7 +332,7 @@ pub struct Worker {
 impl Worker {
     /// A worker that runs all jobs, one at a time.
     pub fn new(id: WorkerId, host: &str, kind: WorkerKind) -> Self {
-        let host = alloc::sync::Arc::from(host);
+        let host = Arc::from(host);
         let (pid, instance, demand) = (None, None, Demand::ALL);
         Self { id, host, pid, instance, kind, demand, slots: 1, presence: PRESENCE }
     }

@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::{FigureKey, FigureRow, Worker};
+use super::{BulkRow, FigureKey, FigureRow, Worker};
 use crate::{
-    Attempt, BatchId, Epoch, Excerpt, IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Kind,
-    Payload, Queue, QueueName, SettingKey, SettingValue, View, Wall, WorkerId,
+    Attempt, BatchId, BulkId, Epoch, Excerpt, GroupId, GroupRow, IdempotencyKey, IndexKey, Job,
+    JobId, KeyRecord, Kind, Payload, Queue, QueueName, SettingKey, SettingValue, State, View, Wall,
+    WorkerId,
 };
 
 /// Everything a batch changed, each row once. A job appears in one of `inserts`, `updates` and
@@ -53,10 +54,20 @@ pub struct Changes {
     pub touched_workers: Vec<WorkerId>,
     /// Remove markers of processes, and rows of workers, last written before this instant.
     pub drop_silent: Option<Wall>,
+    /// Error groups to put in place, by id.
+    pub groups: Vec<GroupRow>,
+    /// Error groups to remove, by id. None of them is in `groups`.
+    pub dropped_groups: Vec<GroupId>,
     /// Rows of figures to put in place, by key.
     pub figures: Vec<FigureRow>,
     /// Rows of figures to remove, by key. None of them is in `figures`.
     pub dropped_figures: Vec<FigureKey>,
+    /// Bulk actions to put in place.
+    pub bulk: Vec<BulkRow>,
+    /// Bulk actions to remove. None of them is in `bulk`.
+    pub dropped_bulk: Vec<BulkId>,
+    /// New jobs get this id or a later one, though no stored job has the one before it.
+    pub next_id: Option<JobId>,
     /// The commit marker of this batch.
     pub marker: Option<Marker>,
 }
@@ -78,6 +89,28 @@ impl Changes {
         assert!(self.updates.iter().all(grows), "an epoch never shrinks");
         let dropped = |name: &QueueName| self.inserts.iter().any(|job| job.queue.same(name));
         assert!(!self.dropped_queues.iter().any(dropped), "a queue with jobs is not removed");
+    }
+}
+
+impl Changes {
+    /// The dead letters that this makes, each with its group and the instant at which it failed.
+    /// An index by group gets these; it loses those of [`no_longer_dead`](Self::no_longer_dead).
+    pub fn newly_dead(&self) -> impl Iterator<Item = (JobId, GroupId, Wall)> {
+        let moved = self.updates.iter().filter(|moved| moved.from.view != View::Failed);
+        // A copy of a store inserts jobs that failed there.
+        let jobs = self.inserts.iter().chain(moved.map(|moved| &moved.job));
+        jobs.filter_map(|job| match job.state {
+            State::Failed { finished_at, group, .. } => Some((job.id, group, finished_at)),
+            _ => None,
+        })
+    }
+
+    /// The jobs that this takes from the dead letters, replayed or removed, each with the instant
+    /// at which it had failed.
+    pub fn no_longer_dead(&self) -> impl Iterator<Item = (JobId, Wall)> {
+        let left = self.updates.iter().filter(|moved| moved.job.state.view() != View::Failed);
+        let moved = left.chain(&self.removes).filter(|moved| moved.from.view == View::Failed);
+        moved.map(|moved| (moved.job.id, moved.from.at))
     }
 }
 
@@ -106,21 +139,23 @@ pub enum Doc {
 pub struct DocWrite {
     /// The job it belongs to.
     pub job: JobId,
-    /// Which of its documents.
+    /// Payload, result or progress.
     pub doc: Doc,
-    /// The text.
+    /// JSON.
     pub text: Payload,
 }
 
 /// A change of the counters of a kind in a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountDelta {
-    /// The queue.
+    /// A queue that exists, or is made by the same changes.
     pub queue: QueueName,
-    /// The kind.
+    /// A kind of that queue, perhaps a new one.
     pub kind: Kind,
-    /// What to add, per view in the order of [`View::ALL`].
+    /// The change, per view in the order of [`View::ALL`].
     pub by: [i64; View::ALL.len()],
+    /// The change of the number of retrying jobs.
+    pub retrying: i64,
 }
 
 /// Proof that a batch was committed.
@@ -128,7 +163,7 @@ pub struct CountDelta {
 pub struct Marker {
     /// The batch. Of each process the latest is kept.
     pub batch: BatchId,
-    /// When it was applied.
+    /// When the batch was applied, by the store's clock.
     pub at: Wall,
 }
 
@@ -167,7 +202,7 @@ impl ByteBudget {
         self.first || self.left.is_some_and(|left| bytes <= left)
     }
 
-    /// How many bytes are left.
+    /// The rest of the budget, in bytes.
     pub fn left(&self) -> usize {
         self.left.unwrap_or(0)
     }

@@ -35,16 +35,16 @@ impl fmt::Display for Cause {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CommitError {
     /// Nothing was written; the same may work later.
-    #[error("not committed, worth another try: {0}")]
+    #[error("not committed, retry: {0}")]
     NotCommitted(Cause),
     /// Nothing was written, for want of space.
     #[error("not committed, no space left in the store: {0}")]
     Full(Cause),
     /// It may have been written or not: ask
     /// [`Store::was_committed`](super::Store::was_committed). The outcomes hold if it was.
-    #[error("it is not known whether the batch was committed: {cause}")]
+    #[error("the commit's outcome is unknown: {cause}")]
     Unknown {
-        /// What happened.
+        /// The error of the store during COMMIT.
         cause: Cause,
         /// The outcomes of the batch, if it was committed.
         outcomes: Box<Outcomes>,
@@ -53,7 +53,7 @@ pub enum CommitError {
     /// without, it was not.
     #[error("the store failed and must be reopened: {cause}")]
     Fatal {
-        /// What happened.
+        /// The error that made the store unusable.
         cause: Cause,
         /// The outcomes of the batch, if it was committed.
         outcomes: Option<Box<Outcomes>>,
@@ -67,7 +67,7 @@ pub enum CommitError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// The same may work later.
-    #[error("the store did not answer, worth another try: {0}")]
+    #[error("the store did not answer, retry: {0}")]
     Busy(Cause),
     /// The store is unusable until it is reopened.
     #[error("the store failed and must be reopened: {0}")]

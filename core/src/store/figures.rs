@@ -34,10 +34,10 @@ impl FigureKey {
     }
 }
 
-/// A row of figures.
+/// Figures of one span and slot, as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FigureRow {
-    /// Where it is found.
+    /// Span, slot, and the process of a live row.
     pub key: FigureKey,
     /// A [`FigureSet`], as its bytes.
     pub data: Vec<u8>,
@@ -61,7 +61,7 @@ impl FigureRow {
 /// A page of rows that are old enough to be folded or removed, by slot, then by process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FigurePage {
-    /// Those of this span.
+    /// The span of the rows.
     pub span: Span,
     /// Those whose slot starts at least this long before the store's clock.
     pub age: Millis,
@@ -72,7 +72,7 @@ pub struct FigurePage {
 /// Rows to read: those of a span whose slot starts at or after `from` and before `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FigureRange {
-    /// Those of this span.
+    /// The span of the rows.
     pub span: Span,
     /// The earliest slot.
     pub from: Wall,
@@ -85,7 +85,7 @@ pub struct FigureRange {
 pub struct SlotFigures {
     /// The start of the slot.
     pub slot: Wall,
-    /// What happened.
+    /// Figures of the slot, by queue.
     pub figures: FigureSet,
 }
 

@@ -7,7 +7,9 @@
 mod answers;
 mod audit;
 mod batch;
+mod bulk;
 mod changes;
+mod copy;
 mod error;
 mod figures;
 mod instance;
@@ -15,9 +17,13 @@ mod news;
 mod outcome;
 mod questions;
 mod read;
+mod repair;
+mod seal;
 
+use alloc::vec::Vec;
 use core::task::Waker;
 
+use crate::bulk::{Step, plan};
 use crate::{BatchId, LeaseToken, Millis, Wall};
 
 pub use answers::{
@@ -29,7 +35,9 @@ pub use batch::{
     Admin, Batch, ClaimFor, ClockView, DeadFilter, Heartbeat, Purge, QueueSweep, Reap, Retention,
     Settle, Taker, Worker, WorkerKind,
 };
+pub use bulk::{BulkAsk, BulkRow};
 pub use changes::{ByteBudget, Changes, CountDelta, Doc, DocWrite, Marker, Moved};
+pub use copy::{CopyDone, CopyEnd, CopyError, CopyPlace, CopyRows, CopyStep, Copying, PageSize};
 pub use error::{Cause, CommitError, StoreError};
 pub use figures::{FigureKey, FigurePage, FigureRange, FigureRow, SlotFigures};
 pub use instance::Instance;
@@ -39,8 +47,10 @@ pub use outcome::{
     Promoted, Purged, QueuesSwept, Reaped, TooManyQueues,
 };
 pub(crate) use questions::sorted;
-pub use questions::{DeadPage, ExpiredPage, FinishedPage, Questions, Want};
+pub use questions::{DeadPage, ExpiredPage, FinishedPage, IdleGroups, Questions, Want};
 pub use read::{Cursor, Filter, JobDetail, Listing, Page, Reader, WorkerRow};
+pub use repair::{lost_error, repaired_key, restored_key};
+pub use seal::{CopyId, SEAL, Seal, is_seal};
 
 /// A place where jobs are kept.
 ///
@@ -56,6 +66,12 @@ pub use read::{Cursor, Filter, JobDetail, Listing, Page, Reader, WorkerRow};
 /// replaces ([`Moved::from`]); where that row has changed, the store rolls back and applies the
 /// batch again with fresh answers, a bounded number of times. Only when these are used up is a
 /// conflict [`NotCommitted`](CommitError::NotCommitted).
+///
+/// # Marked stores
+///
+/// A store whose jobs are moved elsewhere has a mark among its settings ([`Seal`]). In the
+/// transaction, before anything is applied, a store asks [`Batch::check_seal`] with the mark that
+/// is committed at that moment: a batch is never committed behind a mark that it has not seen.
 pub trait Store {
     /// Reads committed states beside the writer.
     type Reader: Reader;
@@ -98,6 +114,11 @@ pub trait Store {
     /// come too often, late or never.
     fn wake_on_news(&mut self, waker: Waker) {
         drop(waker);
+    }
+
+    /// The next step of each bulk action, for a batch.
+    fn plan_bulk(&mut self) -> Result<Vec<Step>, StoreError> {
+        plan(&mut self.reader()?)
     }
 
     /// A reader of committed states, which may live on another thread.

@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use thiserror::Error;
 
 use super::Cursor;
+use crate::bulk::{Bulk, BulkRefused};
 use crate::{
-    EnqueueRefused, Figures, Job, JobId, Kind, Payload, Queue, QueueName, Receipt, Rejected,
-    StateName, Wall, WorkerId,
+    EnqueueRefused, Figures, Job, JobId, Kind, Payload, Queue, QueueName, QueueSettings, Receipt,
+    Rejected, StateName, Wall, WorkerId,
 };
 
 /// The outcomes of a batch.
@@ -43,6 +44,10 @@ pub struct Outcomes {
     pub next_due: Next,
     /// When the next lease runs out.
     pub next_expiry: Next,
+    /// When the next step of a bulk action is due.
+    pub next_bulk: Next,
+    /// Whether a step came too late: its bulk action had changed since it was planned.
+    pub bulk_lost: bool,
     /// Every job that came, changed its state or its holder, or went.
     pub changes: Vec<Change>,
     /// What the batch did to the jobs of each queue, for the figures of the process.
@@ -84,10 +89,10 @@ impl Next {
     }
 }
 
-/// A heartbeat that was heard.
+/// An accepted heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseExtended {
-    /// Until when the lease runs now.
+    /// When the extended lease expires.
     pub until: Wall,
 }
 
@@ -100,14 +105,14 @@ pub enum AdminDone {
     Deleted,
     /// Dead-lettered jobs run again.
     Replayed {
-        /// How many.
+        /// Number of jobs.
         count: usize,
         /// Where to go on, if there may be more.
         next: Option<Cursor>,
     },
     /// Dead-lettered jobs are gone.
     Discarded {
-        /// How many.
+        /// Number of jobs.
         count: usize,
         /// Where to go on, if there may be more.
         next: Option<Cursor>,
@@ -116,11 +121,13 @@ pub enum AdminDone {
     Queue(Queue),
     /// The queue is gone.
     QueueDeleted,
+    /// The bulk action as it is now.
+    Bulk(Box<Bulk>),
     /// The setting was stored or deleted.
     Noted,
     /// A worker as it is now.
     Worker {
-        /// Which.
+        /// The worker that was named.
         id: WorkerId,
         /// Whether it was asked to stop.
         stopping: bool,
@@ -139,7 +146,7 @@ pub enum JobRefused {
 }
 
 /// Why an operator's command was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AdminRefused {
     /// The job does not exist, or does not allow it.
     #[error(transparent)]
@@ -147,18 +154,24 @@ pub enum AdminRefused {
     /// There are as many queues as there may be.
     #[error(transparent)]
     TooManyQueues(#[from] TooManyQueues),
-    /// There is no such queue.
-    #[error("there is no such queue; list the queues")]
-    NoQueue,
-    /// The queue has jobs.
-    #[error("the queue has jobs ({jobs}); delete them first, or delete the queue with force")]
+    /// The bulk action cannot be started, continued or stopped.
+    #[error(transparent)]
+    Bulk(#[from] BulkRefused),
+    /// The queue does not exist.
+    #[error("there is no queue {0:?}; list the queues")]
+    NoQueue(QueueName),
+    /// A queue is deleted only without jobs.
+    #[error("the queue has jobs ({jobs}); delete them first, or use --force (HTTP: force=true)")]
     QueueHasJobs {
         /// Number of its jobs, in all states.
         jobs: u64,
     },
-    /// There is no such worker.
-    #[error("there is no such worker; it may have ended, list the workers")]
-    NoWorker,
+    /// The settings of the queue are not those that were expected.
+    #[error("the settings of the queue were changed since they were read; read them again")]
+    SettingsChanged(QueueSettings),
+    /// The worker is not registered.
+    #[error("there is no worker {0:?}; it may have ended, list the workers")]
+    NoWorker(WorkerId),
 }
 
 /// There are as many queues as there may be.
@@ -172,14 +185,14 @@ pub struct TooManyQueues {
     pub limit: usize,
 }
 
-/// What became of leases that ran out.
+/// The result of reaping expired leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reaped {
     /// The page was worked through.
     Page {
-        /// How many jobs wait again.
+        /// Jobs that wait again.
         requeued: usize,
-        /// How many are in the dead-letter queue.
+        /// Jobs that became dead letters.
         failed: usize,
         /// Where to go on, if the page was full.
         next: Option<Cursor>,
@@ -188,27 +201,27 @@ pub enum Reaped {
     ClockStepped,
 }
 
-/// What became of jobs that fell due.
+/// The result of promoting jobs that fell due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promoted {
-    /// How many.
+    /// Number of jobs that are ready now.
     pub count: usize,
     /// Whether more are due.
     pub more: bool,
 }
 
-/// What was removed.
+/// The result of purging finished jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Purged {
-    /// How many jobs.
+    /// Number of jobs removed.
     pub count: usize,
     /// Whether more are past their age.
     pub more: bool,
-    /// When the next one will be.
+    /// When the next finished job is past its age; `None` if no finished job is left.
     pub next: Option<Wall>,
 }
 
-/// Which queues were deleted because they hold nothing.
+/// The queues deleted because they hold nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuesSwept {
     /// The names of the deleted queues.
@@ -217,7 +230,7 @@ pub struct QueuesSwept {
     pub next: Option<QueueName>,
 }
 
-/// What a claim found.
+/// The result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Claimed {
     /// The jobs, in the order they were taken; those of one taker stand together.
@@ -234,24 +247,24 @@ pub struct Claimed {
 pub struct Leased {
     /// The place of its taker in [`ClaimFor::takers`](super::ClaimFor::takers).
     pub taker: usize,
-    /// The job.
+    /// Its row, with the new lease.
     pub job: Job,
-    /// What to run it with.
+    /// The input for its handler.
     pub payload: Payload,
 }
 
 /// A job that came, changed its state or its holder, or went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Which.
+    /// The job may have been removed.
     pub id: JobId,
-    /// In which queue.
+    /// Queue of the job.
     pub queue: QueueName,
-    /// Of which kind.
+    /// Kind of the job.
     pub kind: Kind,
-    /// Where it was; nowhere if it is new.
+    /// State before; `None` if the job is new.
     pub from: Option<StateName>,
-    /// Where it is; nowhere if it was removed.
+    /// State after; `None` if the job was removed.
     pub to: Option<StateName>,
     /// When it is, or was, due.
     pub run_at: Wall,

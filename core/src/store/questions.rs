@@ -3,9 +3,15 @@
 
 use alloc::vec::Vec;
 
-use super::{Admin, Batch, ClaimFor, Cursor, FigureKey, FigurePage, Purge, QueueSweep, Reap};
-use crate::limits::{CLAIM_BYTES, FIGURE_PAGE, PAGE_ROWS, SILENT_KEPT};
-use crate::{Demand, IdempotencyKey, JobId, Kind, Millis, QueueName, Rank, Span, View, WorkerId};
+use super::{
+    Admin, Batch, BulkAsk, ClaimFor, Cursor, DeadFilter, FigureKey, FigurePage, Purge, QueueSweep,
+    Reap,
+};
+use crate::limits::{CLAIM_BYTES, FIGURE_PAGE, GROUP_KEPT, PAGE_ROWS, SILENT_KEPT};
+use crate::{
+    Demand, Gate, GroupId, IdempotencyKey, Job, JobId, Kind, Millis, Queue, QueueName, Rank, Span,
+    View, WorkerId,
+};
 
 /// Everything a batch needs to know of the store. [`Answers`](super::Answers) has a field for
 /// each of these, in the same order.
@@ -20,6 +26,8 @@ use crate::{Demand, IdempotencyKey, JobId, Kind, Millis, QueueName, Rank, Span, 
 /// store then has [`Store::news`](super::Store::news) say that others wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Questions {
+    /// The bulk actions.
+    pub bulk: BulkAsk,
     /// These jobs; sorted, each once.
     pub jobs: Vec<JobId>,
     /// These keys, each with the job it names; sorted, each once.
@@ -47,6 +55,11 @@ pub struct Questions {
     pub orphans: Option<usize>,
     /// Whether a marker of a process, or a row of a worker, is older than this.
     pub silent: Option<Millis>,
+    /// These error groups; sorted, each once. They are asked for last, when it is known which jobs
+    /// became dead letters and which no longer are.
+    pub groups: Vec<GroupId>,
+    /// Error groups that have no dead letters and whose last one failed long ago.
+    pub idle_groups: Option<IdleGroups>,
     /// Those of a page of queues, by name, that have no jobs. They are held alone.
     pub empty_queues: Option<QueueSweep>,
     /// These rows of figures; sorted, each once.
@@ -67,7 +80,7 @@ pub struct Questions {
 pub struct ExpiredPage {
     /// Those whose lease has not ended by the store's clock as well.
     pub all: bool,
-    /// Those behind this place.
+    /// Leases behind this place in the order of expiry; `None` for all.
     pub after: Option<Cursor>,
     /// At most this many.
     pub limit: usize,
@@ -76,7 +89,7 @@ pub struct ExpiredPage {
 /// A page of finished jobs by (`finished_at`, id).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinishedPage {
-    /// Those in this view.
+    /// Done, failed or cancelled.
     pub view: View,
     /// Those that finished at least this long before the store's clock.
     pub age: Millis,
@@ -87,20 +100,31 @@ pub struct FinishedPage {
 /// A page of the dead-letter queue, newest failure first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadPage {
-    /// Those of this queue.
+    /// Only dead letters of this queue.
     pub queue: Option<QueueName>,
-    /// Those of this kind.
+    /// Only dead letters of this kind.
     pub kind: Option<Kind>,
-    /// Those behind this place.
+    /// Those of this error group. A store seeks these, and looks at no others.
+    pub group: Option<GroupId>,
+    /// Only dead letters behind this place of the list.
     pub after: Option<Cursor>,
-    /// How many rows to look at, those of other queues and kinds included.
+    /// Maximum number of rows to look at, those of other queues and kinds included.
+    pub limit: usize,
+}
+
+/// Error groups that may be removed: not held, and looked at again before they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleGroups {
+    /// Those idle for at least this long before the store's clock.
+    pub age: Millis,
+    /// At most this many.
     pub limit: usize,
 }
 
 /// Candidates for a claim: the best-ranked ready jobs of all queues and kinds of a demand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Want {
-    /// Which jobs.
+    /// Queues and kinds to claim from.
     pub demand: Demand,
     /// None of these queues; sorted. A store may leave out others whose
     /// [gate](crate::Queue::gate) was not open before the batch.
@@ -115,12 +139,34 @@ pub struct Want {
     pub bytes: usize,
 }
 
+impl Want {
+    /// Whether the ready jobs of this queue and kind are candidates. `running` gives the number of
+    /// jobs of the queue that run; it is called only if the answer depends on it.
+    pub fn admits<E>(
+        &self,
+        queue: &Queue,
+        kind: &Kind,
+        running: impl FnOnce() -> Result<u64, E>,
+    ) -> Result<bool, E> {
+        let among = |names: &[QueueName]| names.binary_search(&queue.name).is_ok();
+        if !self.demand.wants(&queue.name, kind) || among(&self.closed) {
+            return Ok(false);
+        }
+        if among(&self.opened) {
+            return Ok(true);
+        }
+        let running = if queue.settings.concurrency.is_some() { running()? } else { 0 };
+        Ok(queue.gate(running) == Gate::Open)
+    }
+}
+
 impl Questions {
     /// The first questions of a batch: everything its commands name, and a page for each sweep.
     pub(crate) fn of(batch: &Batch) -> Self {
         let keyed = batch.enqueues.iter().filter_map(|new| new.idempotency.as_ref());
         let (kinds, changed) = (kinds(batch), changed(batch));
         Self {
+            bulk: bulk(batch),
             jobs: jobs(batch),
             keys: sorted(keyed.map(|idem| idem.key.clone()).collect()),
             queues: queues(&changed, &kinds),
@@ -134,6 +180,8 @@ impl Questions {
             dead: batch.admin.iter().filter_map(dead).collect(),
             orphans: batch.purge.map(|purge| purge.limit),
             silent: batch.purge.map(|_| SILENT_KEPT),
+            groups: Vec::new(),
+            idle_groups: batch.purge.map(|_| IdleGroups { age: GROUP_KEPT, limit: PAGE_ROWS }),
             empty_queues: batch.queue_sweep.clone(),
             figures: figures(batch),
             old_figures: batch.purge.map(|_| old_figures()).unwrap_or_default(),
@@ -158,14 +206,35 @@ impl Questions {
         assert!(self.changed.iter().all(named), "a queue that is changed is asked for");
         assert!(self.kinds.is_sorted_by(|a, b| a < b), "kinds are asked for in order, each once");
         assert!(self.workers.is_sorted_by(|a, b| a < b), "workers are asked for in order");
+        assert!(self.groups.is_sorted_by(|a, b| a < b), "groups are asked for in order, each once");
         assert!(self.figures.is_sorted_by(|a, b| a < b), "figures are asked for in order");
-        assert!(self.wants.iter().all(|want| want.limit > 0), "a claim asks for at least one job");
+        assert!(self.counted.is_sorted_by(|a, b| a < b), "queues are counted in order, each once");
+        assert!(self.changed.is_sorted_by(|a, b| a < b), "queues are changed in order, each once");
         let finished = |page: &FinishedPage| page.view.state().is_finished();
         assert!(self.finished.iter().all(finished), "only finished jobs grow old");
+        self.wants.iter().for_each(Want::assert_valid);
+        assert!(are_distinct(&self.payloads), "a payload is asked for once");
+        assert!(self.limits().all(|limit| limit > 0), "a page has room for at least one row");
+    }
+
+    /// The limit of each page, but for those that also say what comes behind them: such a page may
+    /// be asked for that alone.
+    fn limits(&self) -> impl Iterator<Item = usize> {
+        let groups = self.idle_groups.map(|page| page.limit);
+        let queues = self.empty_queues.as_ref().map(|page| page.limit);
+        let dead = self.dead.iter().map(|page| page.limit);
+        let figures = self.old_figures.iter().map(|page| page.limit);
+        groups.into_iter().chain(queues).chain(dead).chain(figures)
     }
 }
 
 impl Want {
+    fn assert_valid(&self) {
+        assert!(self.limit > 0, "a claim asks for at least one job");
+        assert!(self.closed.is_sorted_by(|a, b| a < b), "closed queues are in order, each once");
+        assert!(self.opened.is_sorted_by(|a, b| a < b), "opened queues are in order, each once");
+    }
+
     /// The candidates for a claim; `None` if it takes none.
     pub(crate) fn of(claim: &ClaimFor) -> Option<Self> {
         let limit = claim.takers.iter().map(|taker| taker.max).sum();
@@ -184,7 +253,22 @@ fn jobs(batch: &Batch) -> Vec<JobId> {
         Admin::Cancel(id) | Admin::Replay(id) | Admin::Delete(id) => Some(*id),
         _ => None,
     }));
+    ids.extend(batch.bulk.iter().flat_map(|step| &step.jobs).map(|place| place.id));
     sorted(ids)
+}
+
+/// A process that looks for ended leases also learns of bulk actions that no process carries out.
+fn bulk(batch: &Batch) -> BulkAsk {
+    let ordered = batch.admin.iter().any(|command| {
+        matches!(command, Admin::StartBulk(_) | Admin::ContinueBulk(_) | Admin::StopBulk(_))
+    });
+    if ordered || !batch.bulk.is_empty() {
+        BulkAsk::Hold
+    } else if batch.reap.is_some() {
+        BulkAsk::Look
+    } else {
+        BulkAsk::No
+    }
 }
 
 fn kinds(batch: &Batch) -> Vec<(QueueName, Kind)> {
@@ -197,19 +281,26 @@ fn kinds(batch: &Batch) -> Vec<(QueueName, Kind)> {
             kinds.push((new.queue.clone(), new.kind.clone()));
         }
     }
+    for row in batch.import.iter().flat_map(|rows| &rows.jobs) {
+        let Job { queue, kind, .. } = &row.job;
+        if !kinds.last().is_some_and(|(last, of)| last.same(queue) && of.same(kind)) {
+            kinds.push((queue.clone(), kind.clone()));
+        }
+    }
     sorted(kinds)
 }
 
-/// The queues that operators change.
+/// The queues that operators change, or that are imported.
 fn changed(batch: &Batch) -> Vec<QueueName> {
     let changed = batch.admin.iter().filter_map(|command| match command {
-        Admin::Pause(name)
+        Admin::Pause { name, .. }
         | Admin::Resume(name)
-        | Admin::SetQueue(name, _)
+        | Admin::SetQueue { name, .. }
         | Admin::DeleteQueue(name) => Some(name.clone()),
         _ => None,
     });
-    sorted(changed.collect())
+    let imported = batch.import.iter().flat_map(|rows| &rows.queues);
+    sorted(changed.chain(imported.map(|queue| queue.name.clone())).collect())
 }
 
 fn queues(changed: &[QueueName], kinds: &[(QueueName, Kind)]) -> Vec<QueueName> {
@@ -219,7 +310,7 @@ fn queues(changed: &[QueueName], kinds: &[(QueueName, Kind)]) -> Vec<QueueName> 
 /// The queues that may get a limit by this batch, or may be deleted.
 fn counted(batch: &Batch) -> Vec<QueueName> {
     let limited = batch.admin.iter().filter_map(|command| match command {
-        Admin::SetQueue(name, settings) if settings.is_limited() => Some(name.clone()),
+        Admin::SetQueue { name, settings, .. } if settings.is_limited() => Some(name.clone()),
         Admin::DeleteQueue(name) => Some(name.clone()),
         _ => None,
     });
@@ -261,8 +352,13 @@ fn dead(command: &Admin) -> Option<DeadPage> {
     else {
         return None;
     };
-    let (queue, kind) = (filter.queue.clone(), filter.kind.clone());
-    Some(DeadPage { queue, kind, after: *after, limit: PAGE_ROWS })
+    let DeadFilter { queue, kind, group, .. } = filter.clone();
+    Some(DeadPage { queue, kind, group, after: *after, limit: PAGE_ROWS })
+}
+
+/// Whether each is there once. A list that grows, as most do, needs no copy.
+fn are_distinct(ids: &[JobId]) -> bool {
+    ids.is_sorted_by(|a, b| a < b) || sorted(ids.to_vec()).len() == ids.len()
 }
 
 /// Sorts, and drops what is there twice.

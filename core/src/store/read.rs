@@ -2,15 +2,23 @@
 
 use alloc::vec::Vec;
 
-use super::{Dump, FigureRange, FigureRow, StoreError, Worker};
+use super::{
+    BulkRow, CopyPlace, CopyRows, Dump, FigureRange, FigureRow, PageSize, StoreError, Worker,
+};
 use crate::limits::{MISSED_PRESENCES, SHORTEST_SILENCE};
 use crate::{
-    Attempt, Demand, Excerpt, IdempotencyKey, Job, JobId, Kind, Payload, QueueName, QueueRow,
-    SettingKey, SettingValue, View, Wall,
+    Attempt, Demand, Excerpt, GroupId, GroupRow, IdempotencyKey, Job, JobId, Kind, Payload,
+    QueueName, QueueRow, SettingKey, SettingValue, View, Wall,
 };
 
 /// Reads committed states.
 pub trait Reader {
+    /// What time it is by the clock that instants of the store are taken from. `own` is the wall
+    /// clock of this process, which is the answer of every store without a clock of its own.
+    fn now(&mut self, own: Wall) -> Result<Wall, StoreError> {
+        Ok(own)
+    }
+
     /// These jobs with their documents, in this order.
     fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, StoreError>;
 
@@ -44,12 +52,25 @@ pub trait Reader {
     /// Every known worker, by id, with what it runs.
     fn workers(&mut self) -> Result<Vec<WorkerRow>, StoreError>;
 
+    /// Every error group, by id: no more than there may be. No job is looked at.
+    fn error_groups(&mut self) -> Result<Vec<GroupRow>, StoreError>;
+
+    /// The group with this id; `None` if there is none.
+    fn error_group(&mut self, id: GroupId) -> Result<Option<GroupRow>, StoreError>;
+
     /// Every setting kept in the store, by name.
     fn settings(&mut self) -> Result<Vec<(SettingKey, SettingValue)>, StoreError>;
 
     /// Rows of figures, from one state: the ranges in this order, each by slot and process. No job
     /// is looked at.
     fn figures(&mut self, ranges: &[FigureRange]) -> Result<Vec<FigureRow>, StoreError>;
+
+    /// Every bulk action, by id.
+    fn bulk(&mut self) -> Result<Vec<BulkRow>, StoreError>;
+    /// Rows for a copy: those of a section behind a place, which are figures, jobs, attempts or
+    /// keys. Jobs are in the order of their ids, others in an order of the store. None are left if
+    /// the page is empty. At [`Settings`](CopyPlace::Settings) it holds the next id alone.
+    fn copy_page(&mut self, after: &CopyPlace, size: PageSize) -> Result<CopyRows, StoreError>;
 
     /// Everything, in one canonical form. The one read that looks at all rows; for tests and for
     /// checks by an operator.
@@ -61,29 +82,42 @@ pub trait Reader {
 pub struct JobDetail {
     /// The row.
     pub job: Job,
-    /// What it is run with.
+    /// The input of the handler.
     pub payload: Payload,
-    /// The result of the job; `None` if it is not done or returned none.
+    /// The result; `None` if the job is not done or returned none.
     pub result: Option<Payload>,
-    /// How far a holder last said it is.
+    /// The latest progress note of a holder.
     pub progress: Option<Payload>,
-    /// What last went wrong.
+    /// The error of the latest failed attempt.
     pub last_error: Option<Excerpt>,
 }
 
-/// Which jobs to list.
+impl JobDetail {
+    /// Bytes of what is kept beside the row.
+    pub fn document_bytes(&self) -> usize {
+        let Self { job: _, payload, result, progress, last_error } = self;
+        let of = |document: &Option<Payload>| document.as_ref().map_or(0, |it| it.as_str().len());
+        let error = last_error.as_ref().map_or(0, |error| error.as_str().len());
+        payload.as_str().len() + of(result) + of(progress) + error
+    }
+}
+
+/// A condition for listed jobs; all of its fields must match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
-    /// Those in this view; all if not set.
+    /// Only jobs in this view.
     pub view: Option<View>,
-    /// Those of this queue.
+    /// Only jobs of this queue.
     pub queue: Option<QueueName>,
-    /// Those of this kind.
+    /// Only jobs of this kind.
     pub kind: Option<Kind>,
-    /// Those enqueued with this idempotency key.
+    /// Only jobs enqueued with this idempotency key.
     pub key: Option<IdempotencyKey>,
-    /// The one with this id.
+    /// Only the job with this id.
     pub id: Option<JobId>,
+    /// The dead letters of this error group, in the order of the failed. A group is of one kind; of
+    /// several queues, those of others are walked where `queue` names one.
+    pub group: Option<GroupId>,
 }
 
 impl Filter {
@@ -94,12 +128,18 @@ impl Filter {
             && self.kind.as_ref().is_none_or(|kind| *kind == job.kind)
             && (self.key.is_none() || self.key == job.idempotency_key)
             && self.id.is_none_or(|id| id == job.id)
+            && (self.group.is_none() || self.group == job.state.group())
+    }
+
+    /// Whether the list is ordered by the instant of its view, not by id.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.view.is_some() || self.group.is_some()
     }
 
     /// The place of a job in this filter's order, which runs from the greatest down: by the instant
     /// of its view; all views together by id.
     pub fn place(&self, job: &Job) -> Cursor {
-        let at = self.view.map_or(Wall::new(0), |_| job.index_key().at);
+        let at = if self.is_timed() { job.index_key().at } else { Wall::new(0) };
         Cursor { at, id: job.id }
     }
 }
@@ -166,7 +206,7 @@ impl<'f> Listing<'f> {
         }
     }
 
-    /// The page.
+    /// Ends the page, full or not.
     pub fn page(self) -> Page {
         self.page
     }
@@ -175,7 +215,7 @@ impl<'f> Listing<'f> {
 /// A worker as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerRow {
-    /// Who.
+    /// The worker as it last described itself.
     pub worker: Worker,
     /// When it was first seen.
     pub started_at: Wall,
@@ -188,7 +228,7 @@ pub struct WorkerRow {
 }
 
 impl WorkerRow {
-    /// Whether it was heard of lately: it counts as gone when it has missed several of the moments
+    /// Whether it was seen lately: it counts as gone when it has missed several of the moments
     /// at which it was to say that it is there.
     pub fn is_alive(&self, now: Wall) -> bool {
         let silence = self.worker.presence.times(MISSED_PRESENCES).max(SHORTEST_SILENCE);

@@ -33,7 +33,7 @@ pub(crate) enum NotAdmitted<T> {
 pub(crate) enum Admission {
     /// Requests and reports are taken.
     Open,
-    /// Reports only.
+    /// Requests are refused; reports of running jobs are taken.
     ReportsOnly,
     /// Nothing is taken any more.
     Closed,

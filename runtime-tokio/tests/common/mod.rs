@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use windlass_core::store::{
-    Batch, Cause, CommitError, Cursor, Dump, FigureRange, FigureRow, Filter, JobDetail, News,
-    Outcomes, Page, Reader, Store, StoreError, WorkerRow,
+    Batch, BulkRow, Cause, CommitError, CopyPlace, CopyRows, Cursor, Dump, FigureRange, FigureRow,
+    Filter, JobDetail, News, Outcomes, Page, PageSize, Reader, Store, StoreError, WorkerRow,
 };
 use windlass_core::{
     Attempt, BatchId, JobId, LeaseToken, Millis, QueueName, QueueRow, SettingKey, SettingValue,
     StateName, Wall,
 };
+use windlass_core::{GroupId, GroupRow};
 use windlass_runtime_tokio::{BoxError, Context, Queue};
 use windlass_store_memory::{Fault, MemoryReader, MemoryStore};
 
@@ -28,7 +29,7 @@ thread_local! {
     static RIGS: RefCell<Vec<Rig>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Notes what a test has come to, to be told should it not end.
+/// Notes how far a test has come, to be printed should it not end.
 pub(crate) fn note(step: impl Into<String>) {
     let step = step.into();
     STORY.with_borrow_mut(|story| {
@@ -49,9 +50,9 @@ pub(crate) async fn within_time<R>(limit: Duration, test: impl Future<Output = R
         return result;
     }
     let story = STORY.with_borrow(|story| story[story.len().saturating_sub(10)..].join("; "));
-    let rigs: Vec<String> = RIGS.with_borrow(|rigs| rigs.iter().map(Rig::told).collect());
+    let rigs: Vec<String> = RIGS.with_borrow(|rigs| rigs.iter().map(Rig::description).collect());
     for rig in RIGS.with_borrow(Clone::clone) {
-        // Whoever waits for the store must not wait for ever, or the test could not end.
+        // A task that waits for the store must not wait for ever, or the test could not end.
         rig.let_go();
     }
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
@@ -82,7 +83,7 @@ struct State {
     once: Option<Fault>,
     panics: bool,
     held: bool,
-    /// How many readers were made.
+    /// The number of readers made.
     readers: usize,
     /// Held by every reader.
     living: Arc<()>,
@@ -92,8 +93,8 @@ struct State {
 }
 
 impl Rig {
-    /// What it has been through.
-    fn told(&self) -> String {
+    /// The calls and faults so far.
+    fn description(&self) -> String {
         let state = self.state.0.lock().unwrap_or_else(PoisonError::into_inner);
         let State { fault, held, inside, readers, batches, .. } = &*state;
         let last = batches.last().map(Batch::len);
@@ -150,12 +151,12 @@ impl Rig {
         waiting.await.expect("a commit was to hang");
     }
 
-    /// How many of them are not dropped.
+    /// The number of those not dropped.
     pub(crate) fn living_readers(&self) -> usize {
         self.change(|state| Arc::strong_count(&state.living) - 1)
     }
 
-    /// How many readers were made.
+    /// The number of readers made.
     pub(crate) fn readers(&self) -> usize {
         self.change(|state| state.readers)
     }
@@ -277,12 +278,28 @@ impl Reader for RiggedReader {
         self.inner.workers()
     }
 
+    fn error_groups(&mut self) -> Result<Vec<GroupRow>, StoreError> {
+        self.inner.error_groups()
+    }
+
+    fn error_group(&mut self, id: GroupId) -> Result<Option<GroupRow>, StoreError> {
+        self.inner.error_group(id)
+    }
+
     fn settings(&mut self) -> Result<Vec<(SettingKey, SettingValue)>, StoreError> {
         self.inner.settings()
     }
 
     fn figures(&mut self, ranges: &[FigureRange]) -> Result<Vec<FigureRow>, StoreError> {
         self.inner.figures(ranges)
+    }
+
+    fn bulk(&mut self) -> Result<Vec<BulkRow>, StoreError> {
+        self.inner.bulk()
+    }
+
+    fn copy_page(&mut self, after: &CopyPlace, size: PageSize) -> Result<CopyRows, StoreError> {
+        self.inner.copy_page(after, size)
     }
 
     fn dump(&mut self) -> Result<Dump, StoreError> {

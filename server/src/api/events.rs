@@ -1,4 +1,4 @@
-//! Server-sent events: what changes, numbered, from where a client left off.
+//! Server-sent events of changes, numbered, so that a client can go on where it was disconnected.
 //!
 //! A client that reads too slowly loses the window; it gets a `reset`, and the stream ends.
 
@@ -63,7 +63,7 @@ fn streamed(receiver: mpsc::Receiver<Bytes>) -> Response<Body> {
     response
 }
 
-/// Sends until the client, or the server, has had enough.
+/// Streams until the client disconnects or the server closes.
 async fn feed(app: Arc<App>, sender: mpsc::Sender<Bytes>, from: Option<u64>) {
     tokio::select! {
         () = send(&app, &sender, from) => {}
@@ -84,7 +84,7 @@ async fn send(app: &App, sender: &mpsc::Sender<Bytes>, from: Option<u64>) {
         let (bytes, last) = match app.hub.behind(after, EVENTS) {
             Part::Lost(at) => {
                 after = at;
-                // One who comes back too late goes on from here; one who is too slow must go.
+                // A late subscriber resumes here; a slow one is disconnected.
                 (Bytes::from(format!("event: reset\nid: {at}\ndata: {{}}\n\n")), !fresh)
             }
             Part::Events(_, events) if events.is_empty() => {
@@ -138,7 +138,7 @@ fn written(first: u64, events: &[Entry]) -> String {
                 ("job", serde_json::to_string(&JobEvent { id, queue, kind, state }))
             }
             Entry::Own(Event::Queue(queue)) => {
-                let (name, paused) = (queue.name.as_str(), queue.paused);
+                let (name, paused) = (queue.name.as_str(), queue.is_paused());
                 ("queue", serde_json::to_string(&QueueEvent { name, paused }))
             }
             Entry::Own(Event::Lagged(_)) => ("reset", Ok("{}".into())),

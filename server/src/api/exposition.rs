@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_goes_to_whoever_asks_for_text_or_says_nothing() {
+    fn text_goes_to_those_that_ask_for_it_or_accept_all() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,\
                           application/openmetrics-text;version=0.0.1;q=0.4,\
                           text/plain;version=0.0.4;q=0.3,*/*;q=0.2";

@@ -1,37 +1,43 @@
 //! Snapshots for all viewers: one each second while there are viewers, the same for all of them.
-//! Without viewers one is made every ten seconds, as a sample for the history.
+//! Without viewers one is made every ten seconds, for the gauges in the store.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::time::{Instant, timeout};
+use windlass_core::machine::Input;
+use windlass_core::{Millis, Wall};
 use windlass_runtime_tokio::ReadError;
 
-use crate::api::history::SAMPLED;
+use crate::api::history::{SAMPLED, Samples};
 use crate::api::problem::Problem;
 use crate::api::snapshot::{Maker, Seen};
-use crate::app::{App, Stage, now};
+use crate::app::{App, Stage};
 
-/// Between two snapshots.
+/// Interval of the snapshots.
 const EVERY: Duration = Duration::from_secs(1);
 /// A request for a snapshot gets the last one if it is younger than this.
 const FRESH: Duration = Duration::from_millis(900);
-/// Between two samples for the history while there are no viewers.
-const REMEMBER: Duration = Duration::from_millis(SAMPLED.get());
+/// Interval of history samples without viewers.
+const IDLE_SAMPLE_INTERVAL: Duration = Duration::from_millis(SAMPLED.get());
+/// Minimum interval of gauges in the store: a little less than that of samples.
+const GAUGED: Millis = Millis::new(9_500);
 
 /// The snapshots of a server.
 #[derive(Debug)]
 pub(crate) struct Feed {
     made: watch::Sender<Option<Arc<Made>>>,
     maker: Mutex<Maker>,
-    /// A viewer has come.
+    /// When this server last stored gauges.
+    noted: std::sync::Mutex<Option<Wall>>,
+    /// Notified when a viewer connects.
     wanted: Notify,
 }
 
-/// A snapshot, written.
+/// A snapshot as events, in full and as what changed.
 #[derive(Debug)]
 pub(crate) struct Made {
     /// Counts snapshots: a viewer that missed one needs a full one.
@@ -44,7 +50,8 @@ pub(crate) struct Made {
 impl Feed {
     pub(crate) fn new() -> Self {
         let maker = Mutex::new(Maker::default());
-        Self { made: watch::Sender::new(None), maker, wanted: Notify::new() }
+        let noted = std::sync::Mutex::default();
+        Self { made: watch::Sender::new(None), maker, noted, wanted: Notify::new() }
     }
 
     /// Makes snapshots until the server ends.
@@ -67,7 +74,7 @@ impl Feed {
                 tokio::time::sleep_until(started + EVERY).await;
             } else {
                 // A new viewer does not wait for the next sample.
-                let _ = timeout(REMEMBER, self.wanted.notified()).await;
+                let _ = timeout(IDLE_SAMPLE_INTERVAL, self.wanted.notified()).await;
             }
         }
     }
@@ -83,16 +90,29 @@ impl Feed {
 
     async fn make(&self, app: &App) -> Result<Arc<Made>, ReadError> {
         let mut maker = self.maker.lock().await;
-        let now = now();
-        let seen = app.reads.read(move |reader| Seen::read(reader, now)).await?;
-        app.history.add(now, &seen.samples(now));
+        let known = maker.known();
+        let seen = app.reads.read(move |reader| Seen::read(reader, &known)).await?;
+        let samples = seen.samples();
+        self.note(app, &seen, &samples);
+        app.history.add(seen.now, samples);
         let bytes = app.store_bytes().await;
-        let pair = maker.make(app, &seen, bytes, now);
+        let pair = maker.make(app, &seen, bytes);
         let number = self.made.borrow().as_ref().map_or(0, |made| made.number) + 1;
         let (full, delta) = (written(&pair.full), written(&pair.delta));
         let made = Arc::new(Made { number, at: Instant::now(), full, delta });
         self.made.send_replace(Some(Arc::clone(&made)));
         Ok(made)
+    }
+
+    /// Stores the gauges of queued and running jobs, unless a server did in the last ten seconds.
+    fn note(&self, app: &App, seen: &Seen, samples: &Samples) {
+        let Some(queue) = &app.queue else { return };
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = (*noted).max(seen.gauged_at());
+        if last.is_none_or(|last| last.distance(seen.now) >= GAUGED) {
+            *noted = Some(seen.now);
+            queue.reconfigure(Input::Gauges(samples.gauges()));
+        }
     }
 
     /// Sends snapshots to one viewer until it leaves: a full one, then what changed.

@@ -15,22 +15,22 @@ use crate::api::timings::Timings;
 use crate::attempts;
 use crate::http::limits::EVENT_WINDOW;
 
-/// How many events are taken at once, at most: clients wait for the lock meanwhile.
+/// Maximum number of events taken while holding the lock, for which clients wait.
 const AT_ONCE: usize = 1_024;
 
-/// What has happened lately.
+/// Recent events, numbered, and their subscribers.
 #[derive(Debug)]
 pub(crate) struct Hub {
     inner: Mutex<Inner>,
-    /// How long claimed jobs had waited since they were due, and how long attempts ran, in this
-    /// process; only where times are wanted by kind, which the store does not keep.
+    /// Waiting and run times by kind, which the store does not keep: those of jobs that this
+    /// process saw claimed and ended. `None` unless they were asked for.
     pub(crate) times: Option<Times>,
     /// The number of the latest event.
     latest: watch::Sender<u64>,
 }
 
 /// How long jobs waited and ran.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Times {
     pub(crate) wait: Timings,
     pub(crate) run: Timings,
@@ -43,10 +43,10 @@ struct Inner {
     next: u64,
 }
 
-/// What a client is told.
+/// An event as clients get it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// What this process did, or lost sight of.
+    /// A change by this process, or one whose details were dropped.
     Own(Event),
     /// Other processes changed something.
     Others(Hint),
@@ -63,11 +63,11 @@ pub(crate) enum Part {
 
 impl Hub {
     /// Numbers go on from the clock, so that those of an earlier start are not taken for ours.
-    /// With `by_kind`, times are counted here, by kind too.
+    /// With `by_kind`, waiting and run times are counted by kind.
     pub(crate) fn new(now: Wall, by_kind: bool) -> Arc<Self> {
         let first = now.get().max(1).cast_unsigned().saturating_mul(1_000);
         let inner = Mutex::new(Inner { window: VecDeque::new(), next: first });
-        let times = by_kind.then(|| Times { wait: Timings::new(true), run: Timings::new(true) });
+        let times = by_kind.then(Times::default);
         Arc::new(Self { inner, times, latest: watch::Sender::new(first - 1) })
     }
 
@@ -98,7 +98,7 @@ impl Hub {
         self.latest.send_replace(latest);
     }
 
-    /// Takes some events, and leaves none of them.
+    /// Drains a batch of events.
     fn take(&self, events: &mut Vec<Event>, now: Wall) {
         for event in events.iter() {
             match event {
@@ -107,7 +107,7 @@ impl Hub {
                     self.attempt_ended(change, now);
                 }
                 Event::Lagged(lost @ 1..) => {
-                    tracing::warn!(lost, "events came too fast: attempts are missing in the log");
+                    tracing::warn!(lost, "events were lost; the log lacks attempts");
                 }
                 Event::Queue(_) | Event::Lagged(0) => {}
             }
@@ -138,7 +138,7 @@ impl Hub {
         }
     }
 
-    /// To be woken when something happens.
+    /// Subscribes to new events.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_comes_back_gets_what_it_missed_and_one_too_late_is_told() {
+    fn a_client_that_comes_back_gets_what_it_missed_and_one_too_late_a_reset() {
         let hub = Hub::new(Wall::new(1), false);
         let first = *hub.watch().borrow() + 1;
         for _ in 0..EVENT_WINDOW + 5 {

@@ -5,7 +5,7 @@ use windlass_core::JobId;
 use windlass_core::store::JobDetail;
 use windlass_runtime_tokio::{ReadError, Reads};
 
-/// Most jobs that one read brings.
+/// Maximum number of jobs per read.
 const MOST: usize = 256;
 
 type Found = Result<Option<JobDetail>, ReadError>;
@@ -38,7 +38,7 @@ async fn read(reads: Reads, mut asked: mpsc::Receiver<(JobId, oneshot::Sender<Fo
         match found {
             Ok(found) => {
                 for ((_, answer), job) in waiting.drain(..).zip(found) {
-                    // Whoever asked may have left.
+                    // The caller may have been dropped.
                     let _ = answer.send(Ok(job));
                 }
             }

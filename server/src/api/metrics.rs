@@ -1,7 +1,7 @@
 //! Figures as Prometheus reads them. They are always on; no job is looked at.
 //!
-//! What happened to jobs is the store's: every server on it tells the same. Requests, commits,
-//! slots, the mailbox, and times by kind are this process's.
+//! Counters of jobs are those of the store, the same in every server on it. Requests, commits,
+//! slots, the mailbox, and times by kind are those of this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,9 @@ use windlass_runtime_tokio::{self as runtime, Metrics, Queue};
 
 use crate::api::hub::Hub;
 use crate::api::problem::{self, Problem};
-use crate::api::timings::Timings;
-use crate::app::{App, now};
+use crate::app::App;
 use crate::http::limits::METRIC_QUEUES;
-use crate::store::StoreBytes;
+use crate::store::{OldestXmin, StoreBytes};
 
 /// The label of all queues beyond the limit; no queue can have this name.
 pub(crate) const OTHERS: &str = "_other";
@@ -66,12 +65,13 @@ fn known(method: &Method) -> &'static str {
     known.into_iter().find(|name| *name == method.as_str()).unwrap_or("other")
 }
 
-/// All figures, as OpenMetrics.
+/// All figures, as OpenMetrics. The queues are those of an instant of the store's clock.
 pub(crate) fn open_metrics(
     app: &App,
-    rows: &[(QueueRow, Option<Wall>)],
+    queues: (&[(QueueRow, Option<Wall>)], Wall),
     totals: FigureSet,
     bytes: StoreBytes,
+    xmin: Option<OldestXmin>,
 ) -> Result<String, Problem> {
     let mut registry = Registry::default();
     registry.register(
@@ -81,10 +81,11 @@ pub(crate) fn open_metrics(
     );
     registry.register(
         "windlass_http_request_seconds",
-        "How long requests took",
+        "Duration of requests",
         app.figures.seconds.clone(),
     );
-    registry.register_collector(Box::new(Snapshot::of(app, app.queue()?, rows, totals, bytes)));
+    registry.register_collector(Box::new(Snapshot::of(app, app.queue()?, queues, totals, bytes)));
+    registry.register_collector(Box::new(Xmin(xmin)));
     let mut text = String::new();
     encode(&mut text, &registry).map_err(|_| {
         Problem::new(problem::INTERNAL, "the figures could not be written; this is a bug")
@@ -92,11 +93,11 @@ pub(crate) fn open_metrics(
     Ok(text)
 }
 
-/// Everything that is looked up when somebody asks.
+/// Everything that is looked up when `/metrics` is requested.
 #[derive(Debug)]
 struct Snapshot {
     queues: Vec<QueueFigures>,
-    /// What happened to jobs, whoever ran them.
+    /// What happened to jobs, in any process.
     totals: FigureSet,
     hub: Arc<Hub>,
     runtime: Metrics,
@@ -116,12 +117,12 @@ impl Snapshot {
     fn of(
         app: &App,
         queue: &Queue,
-        rows: &[(QueueRow, Option<Wall>)],
+        (rows, now): (&[(QueueRow, Option<Wall>)], Wall),
         totals: FigureSet,
         bytes: StoreBytes,
     ) -> Self {
         Self {
-            queues: queue_figures(rows, now()),
+            queues: queue_figures(rows, now),
             totals,
             hub: Arc::clone(&app.hub),
             runtime: queue.metrics(),
@@ -137,7 +138,7 @@ fn queue_figures(rows: &[(QueueRow, Option<Wall>)], now: Wall) -> Vec<QueueFigur
         name: row.queue.name.as_str().into(),
         counts: row.total(),
         oldest: oldest.as_ref().map(age),
-        paused: row.queue.paused,
+        paused: row.queue.is_paused(),
     };
     let mut all: Vec<QueueFigures> = rows.iter().take(METRIC_QUEUES).map(figures).collect();
     let rest = rows.get(METRIC_QUEUES..).unwrap_or_default();
@@ -171,7 +172,13 @@ impl Snapshot {
                 jobs.encode_family(&labels)?.encode_gauge(&queue.counts.get(view))?;
             }
         }
-        let help = "For how long the longest-waiting due job has been due";
+        let help = "Queued and scheduled jobs that wait for another attempt";
+        let mut retrying = begin(encoder, "windlass_jobs_retrying", help, MetricType::Gauge)?;
+        for queue in &self.queues {
+            let labels = [("queue", queue.name.as_str())];
+            retrying.encode_family(&labels)?.encode_gauge(&queue.counts.retrying())?;
+        }
+        let help = "Age of the oldest due job";
         let mut ages =
             begin(encoder, "windlass_queue_oldest_age_seconds", help, MetricType::Gauge)?;
         for queue in &self.queues {
@@ -207,7 +214,7 @@ impl Snapshot {
                 count(&mut counter, &[("queue", queue)], of(figures))?;
             }
         }
-        let help = "How attempts and jobs ended";
+        let help = "Ended attempts and jobs, by outcome";
         let mut finished = begin(encoder, "windlass_jobs_finished", help, MetricType::Counter)?;
         for (queue, figures) in self.figures() {
             for (outcome, number) in outcomes(figures) {
@@ -219,28 +226,28 @@ impl Snapshot {
         expired.encode_counter::<NoLabelSet, _, u64>(&self.totals.sum().expired, None)
     }
 
-    /// How long jobs waited and ran: of the store by queue, or of this process by kind.
+    /// How long jobs waited and ran: those of the store by queue, those of this process by kind.
     fn times(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
-        type Of = fn(&JobFigures) -> &Times;
-        let waited = "How long claimed jobs had waited since they were due";
-        let wait = begin(encoder, "windlass_job_wait_seconds", waited, MetricType::Histogram)?;
-        let of: Of = |figures| &figures.wait;
-        self.histogram(wait, of, self.hub.times.as_ref().map(|times| &times.wait))?;
-        let ran = "How long attempts ran that completed or failed";
-        let run = begin(encoder, "windlass_job_run_seconds", ran, MetricType::Histogram)?;
-        let of: Of = |figures| &figures.run;
-        self.histogram(run, of, self.hub.times.as_ref().map(|times| &times.run))
+        let help = "Time from due to claimed";
+        let wait = begin(encoder, "windlass_job_wait_seconds", help, MetricType::Histogram)?;
+        self.histogram(wait, |figures| &figures.wait)?;
+        let help = "Run time of attempts that completed or failed";
+        let run = begin(encoder, "windlass_job_run_seconds", help, MetricType::Histogram)?;
+        self.histogram(run, |figures| &figures.run)?;
+        let Some(times) = &self.hub.times else { return Ok(()) };
+        let help = "Time from due to claimed, of jobs that this process saw claimed";
+        let name = "windlass_job_wait_by_kind_seconds";
+        times.wait.encode(&mut begin(encoder, name, help, MetricType::Histogram)?)?;
+        let help = "Run time of attempts that this process saw complete or fail";
+        let name = "windlass_job_run_by_kind_seconds";
+        times.run.encode(&mut begin(encoder, name, help, MetricType::Histogram)?)
     }
 
     fn histogram(
         &self,
         mut histogram: MetricEncoder<'_>,
         of: fn(&JobFigures) -> &Times,
-        by_kind: Option<&Timings>,
     ) -> std::fmt::Result {
-        if let Some(timings) = by_kind {
-            return timings.encode(&mut histogram);
-        }
         for (queue, figures) in self.figures() {
             let times = of(figures);
             let bound = |at| Times::bound(at).map_or(f64::INFINITY, seconds_of);
@@ -265,28 +272,45 @@ impl Snapshot {
         slots.encode_family(&[("state", "busy")])?.encode_gauge(&busy)?;
         slots.encode_family(&[("state", "free")])?.encode_gauge(&all.saturating_sub(busy))?;
         for (name, help, number) in [
-            (
-                "windlass_mailbox_depth",
-                "Requests that wait for the dispatcher",
-                self.mailbox as u64,
-            ),
+            ("windlass_mailbox_depth", "Requests waiting for the dispatcher", self.mailbox as u64),
             ("windlass_store_bytes", "Size of the store's file", self.bytes.store),
-            ("windlass_wal_bytes", "Size of the store's log", self.bytes.wal),
+            ("windlass_wal_bytes", "Size of the store's WAL", self.bytes.wal),
         ] {
             begin(encoder, name, help, MetricType::Gauge)?.encode_gauge(&number)?;
         }
         // From 64 µs to 17 s; from one command to 65 536.
-        let help = "How long commits took";
+        let help = "Duration of commits";
         let mut commits = begin(encoder, "windlass_commit_seconds", help, MetricType::Histogram)?;
         buckets(&mut commits, &self.runtime.commit, 1e6, (6, 24))?;
-        let help = "Commands in a commit";
+        let help = "Commands per commit";
         let mut batches =
             begin(encoder, "windlass_commit_batch_commands", help, MetricType::Histogram)?;
         buckets(&mut batches, &self.runtime.batch, 1.0, (1, 16))
     }
 }
 
-/// How attempts and jobs ended. What was released or snoozed is no failure.
+/// What keeps dead rows of a store on PostgreSQL.
+#[derive(Debug)]
+struct Xmin(Option<OldestXmin>);
+
+impl Collector for Xmin {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let Some(oldest) = &self.0 else { return Ok(()) };
+        let name = "windlass_postgres_oldest_xmin_seconds";
+        let help = "Seconds for which the oldest transaction has kept dead rows";
+        begin(&mut encoder, name, help, MetricType::Gauge)?.encode_gauge(&oldest.seconds)?;
+        let name = "windlass_postgres_oldest_xmin_xids";
+        let help = "Transactions begun since the oldest snapshot that keeps dead rows";
+        begin(&mut encoder, name, help, MetricType::Gauge)?.encode_gauge(&oldest.xids)?;
+        let Some(holder) = &oldest.holder else { return Ok(()) };
+        let name = "windlass_postgres_oldest_xmin_holder";
+        let help = "1 for the holder of the oldest snapshot, if it has been open for 10 s";
+        let mut named = begin(&mut encoder, name, help, MetricType::Gauge)?;
+        named.encode_family(&[("holder", holder.as_str())])?.encode_gauge(&1_u64)
+    }
+}
+
+/// Ended attempts and jobs, by outcome. What was released or snoozed is no failure.
 fn outcomes(figures: &JobFigures) -> [(&'static str, u64); 5] {
     [
         ("done", figures.done),

@@ -4,6 +4,7 @@
 pub(crate) mod events;
 pub(crate) mod exposition;
 pub(crate) mod feed;
+pub(crate) mod groups;
 pub(crate) mod handlers;
 pub(crate) mod history;
 pub(crate) mod hub;
@@ -14,6 +15,7 @@ pub(crate) mod others;
 pub(crate) mod problem;
 pub(crate) mod quantile;
 pub(crate) mod routes;
+pub(crate) mod shared;
 pub(crate) mod snapshot;
 pub(crate) mod timings;
 pub(crate) mod wire;

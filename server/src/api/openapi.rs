@@ -114,6 +114,11 @@ fn parameters(route: &Route) -> Vec<Value> {
         let schema = json!({ "type": "integer", "minimum": 1, "maximum": i64::MAX });
         parameters.push(json!({ "name": "id", "in": "path", "required": true, "schema": schema }));
     }
+    if route.path.contains("{bulk}") {
+        let schema = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
+        parameters
+            .push(json!({ "name": "bulk", "in": "path", "required": true, "schema": schema }));
+    }
     if route.path.contains("{queue}") {
         let schema = json!({ "type": "string", "pattern": crate::api::wire::NAME });
         let parameter =
@@ -142,6 +147,9 @@ fn parameters(route: &Route) -> Vec<Value> {
     }
     for (name, description) in route.doc.query {
         let schema = match *name {
+            "limit" if description.contains("all if absent") => {
+                json!({ "type": "integer", "minimum": 1, "maximum": 1000 })
+            }
             "limit" => json!({ "type": "integer", "minimum": 1, "maximum": 1000, "default": 50 }),
             "wait_ms" => json!({ "type": "integer", "minimum": 0, "default": 0 }),
             _ => json!({ "type": "string" }),
@@ -155,6 +163,8 @@ fn parameters(route: &Route) -> Vec<Value> {
         ("enqueue", "Idempotency-Key", "The client's own name for this request."),
         ("events", "Last-Event-ID", "The last event that was seen."),
         ("setQueue", "If-Match", "The `ETag` of the settings that are to be replaced."),
+        ("setSetting", "If-Match", "The `ETag` of the setting that is to be replaced."),
+        ("unsetSetting", "If-Match", "The `ETag` of the setting that is to be removed."),
     ] {
         if route.doc.id == operation {
             let schema = json!({ "type": "string" });
@@ -245,7 +255,7 @@ mod tests {
         assert!(
             kept == text(),
             "server/openapi.json is not what the routes say; look at the difference after: \
-             WINDLASS_UPDATE=1 cargo test -p windlass-server"
+             WINDLASS_UPDATE=1 cargo test -p windlass-server --bins openapi"
         );
     }
 

@@ -1,4 +1,4 @@
-//! What other processes on the same store change, as a hint: which queues are not as they were.
+//! Hints of changes by other processes on the same store: the names of the changed queues.
 //!
 //! A change made by another process is seen as such and no more, several times a second beside busy
 //! workers. The rows of the queues say where something happened. They are read at most twice a
@@ -28,7 +28,7 @@ pub(crate) struct Hint {
     pub(crate) more: bool,
 }
 
-/// Tells the hub what others have changed, whenever `wrote` says that they did, until the queue
+/// Notifies the hub of changes by other processes, whenever `wrote` signals one, until the queue
 /// ends.
 pub(crate) async fn follow(hub: Arc<Hub>, queue: Queue, wrote: Arc<Notify>) {
     let mut known = queue.queues().await.unwrap_or_default();
@@ -43,7 +43,7 @@ pub(crate) async fn follow(hub: Arc<Hub>, queue: Queue, wrote: Arc<Notify>) {
             }
             Err(ReadError::Stopped) => return,
             Err(ReadError::Store(error)) => {
-                tracing::debug!(%error, "what others have changed could not be read");
+                tracing::debug!(%error, "changes by other processes could not be read");
             }
         }
         tokio::time::sleep(PAUSE).await;

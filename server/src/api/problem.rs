@@ -8,13 +8,14 @@ use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICAT
 use http::{HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use windlass_core::bulk::BulkRefused;
 use windlass_core::machine::Refused;
 use windlass_core::store::{AdminRefused, JobRefused};
-use windlass_core::{EnqueueRefused, JobId, NameError, Rejected, StaleReason};
+use windlass_core::{EnqueueRefused, JobId, NameError, QueueSettings, Rejected, StaleReason};
 use windlass_runtime_tokio::Unserved;
 use windlass_runtime_tokio::{CommandError, EnqueueError, InvalidJob, ReadError, ReportError};
 
-use crate::api::wire::rfc3339;
+use crate::api::wire::{Shown, rfc3339};
 use crate::http::body::Body;
 use crate::http::{guard, router};
 
@@ -37,37 +38,39 @@ macro_rules! kinds {
 }
 
 kinds! {
-    BAD_REQUEST = 400 "bad-request" "The request cannot be understood";
+    BAD_REQUEST = 400 "bad-request" "The request is malformed";
     BAD_JSON = 400 "bad-json" "The body is not JSON";
-    UNAUTHORIZED = 401 "unauthorized" "A token is needed";
+    UNAUTHORIZED = 401 "unauthorized" "A token is required";
     FORBIDDEN = 403 "forbidden" "The token does not allow this";
-    CROSS_SITE = 403 "cross-site" "Requests of other web sites are refused";
+    CROSS_SITE = 403 "cross-site" "Cross-site requests are refused";
     KIND_NOT_ALLOWED = 403 "kind-not-allowed" "This kind cannot be enqueued over HTTP";
-    NOT_FOUND = 404 "not-found" "There is nothing of that name";
-    METHOD_NOT_ALLOWED = 405 "method-not-allowed" "This path does not take this method";
+    NOT_FOUND = 404 "not-found" "The resource does not exist";
+    METHOD_NOT_ALLOWED = 405 "method-not-allowed" "The method is not allowed";
     BODY_TIMEOUT = 408 "body-timeout" "The body did not arrive in time";
-    IDEMPOTENCY_CONFLICT = 409 "idempotency-conflict" "The idempotency key was used before";
-    ILLEGAL_TRANSITION = 409 "illegal-transition" "The job is in a state that does not allow this";
+    IDEMPOTENCY_CONFLICT = 409 "idempotency-conflict" "The idempotency key is in use";
+    ILLEGAL_TRANSITION = 409 "illegal-transition" "The state of the job does not allow this";
     LEASE_LOST = 409 "lease-lost" "The lease is lost";
     NOT_A_PROCESS = 409 "not-a-process" "Only worker processes can be asked to stop";
-    NOT_A_FILE = 409 "not-a-file" "The store is no file that could be copied";
-    QUEUE_NOT_EMPTY = 409 "queue-not-empty" "The queue has jobs";
-    LIMIT_REACHED = 409 "limit-reached" "The store holds as many of these as it may";
-    CHANGED_SINCE = 412 "changed-since" "It was changed since it was read";
+    NOT_A_FILE = 409 "not-a-file" "The store is not a file and cannot be copied";
+    QUEUE_NOT_EMPTY = 409 "queue-not-empty" "The queue is not empty";
+    BULK_STATE = 409 "bulk-state" "The state of the bulk action does not allow this";
+    COUNT_CHANGED = 409 "count-changed" "More jobs match than expected";
+    LIMIT_REACHED = 409 "limit-reached" "A limit of the store is reached";
+    CHANGED_SINCE = 412 "changed-since" "The resource was changed since it was read";
     TOO_LARGE = 413 "too-large" "The body is too large";
     URI_TOO_LONG = 414 "uri-too-long" "The address is too long";
     UNSUPPORTED_MEDIA_TYPE = 415 "unsupported-media-type" "The body must be JSON";
-    MISDIRECTED = 421 "misdirected" "This server does not go by that name";
+    MISDIRECTED = 421 "misdirected" "The host name is not one of this server";
     INVALID = 422 "invalid" "A field is not valid";
     HEAD_TOO_LARGE = 431 "head-too-large" "The headers are too many or too large";
-    INTERNAL = 500 "internal" "The server made a mistake";
+    INTERNAL = 500 "internal" "Internal error";
     QUEUE_FULL = 503 "queue-full" "The queue is full";
     SHUTTING_DOWN = 503 "shutting-down" "The server is shutting down";
-    OVERLOADED = 503 "overloaded" "The server has too much to do";
-    NOT_READY = 503 "not-ready" "The server cannot take work now";
-    STORE_UNAVAILABLE = 503 "store-unavailable" "The store does not answer";
-    OUTCOME_UNKNOWN = 503 "outcome-unknown" "It is not known whether this was stored";
-    STORE_FULL = 507 "store-full" "The store has no space left";
+    OVERLOADED = 503 "overloaded" "The server is overloaded";
+    NOT_READY = 503 "not-ready" "The server is not ready";
+    STORE_UNAVAILABLE = 503 "store-unavailable" "The store is unavailable";
+    OUTCOME_UNKNOWN = 503 "outcome-unknown" "The outcome is unknown";
+    STORE_FULL = 507 "store-full" "The store is full";
 }
 
 /// A refusal, on its way to the client.
@@ -80,6 +83,9 @@ struct Parts {
     detail: String,
     errors: Vec<FieldError>,
     job: Option<JobId>,
+    matched: Option<u64>,
+    settings: Option<QueueSettings>,
+    stored: Option<serde_json::Value>,
     reason: Option<StaleReason>,
     retry_after: Option<u32>,
     allow: Option<String>,
@@ -89,9 +95,9 @@ struct Parts {
 /// What is wrong with one field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FieldError {
-    /// Where it stands in the body, as a JSON pointer; empty for the whole body.
+    /// Place in the body, as a JSON pointer; empty for the whole body.
     pub(crate) pointer: String,
-    /// What is wrong with it, and what is allowed.
+    /// What is wrong, and what is allowed.
     pub(crate) detail: String,
 }
 
@@ -102,18 +108,27 @@ pub(crate) struct Document {
     /// A stable name: `urn:windlass:error:<name>`.
     #[serde(rename = "type")]
     kind: String,
-    /// What the kind of problem is called.
+    /// Title of the kind of problem.
     title: Cow<'static, str>,
-    /// The HTTP status.
+    /// Status code of the answer.
     status: u16,
     /// What happened, and what to do.
     detail: String,
     /// What is wrong with which field of the body.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldError>,
-    /// The job that this is about, where it is not the one in the path.
+    /// The job concerned, if it is not the one in the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
+    /// Of `count-changed`, how many jobs there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matched: Option<u64>,
+    /// Of `changed-since`, the settings as they are now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<Box<Shown>>,
+    /// Of `changed-since` of a server setting, its value in the store; `null` if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stored: Option<serde_json::Value>,
     /// Of `lease-lost`, how the lease ended: `cancelled`, `expired`, `settled` or `timed_out`.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Cow<'static, str>>,
@@ -133,9 +148,19 @@ impl Document {
 impl Problem {
     pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
         let retry_after = (kind.status == 503).then_some(1);
-        let (detail, errors) = (detail.into(), Vec::new());
-        let (job, reason, allow, close) = (None, None, None, false);
-        Self(Box::new(Parts { kind, detail, errors, job, reason, retry_after, allow, close }))
+        Self(Box::new(Parts {
+            kind,
+            detail: detail.into(),
+            errors: Vec::new(),
+            job: None,
+            matched: None,
+            settings: None,
+            stored: None,
+            reason: None,
+            retry_after,
+            allow: None,
+            close: false,
+        }))
     }
 
     /// Fields that are not valid.
@@ -157,6 +182,25 @@ impl Problem {
 
     pub(crate) fn no_job(id: JobId) -> Self {
         Self::new(NOT_FOUND, JobRefused::NotFound(id).to_string())
+    }
+
+    /// More jobs match than were expected.
+    pub(crate) fn count_changed(matched: u64, expected: u64) -> Self {
+        let detail = format!(
+            "there are {matched} jobs, not {expected}; look again, and send `expect` {matched}"
+        );
+        let mut problem = Self::new(COUNT_CHANGED, detail);
+        problem.0.matched = Some(matched);
+        problem
+    }
+
+    /// A server setting is not the one that was read before.
+    pub(crate) fn setting_changed(name: &str, stored: Option<&str>) -> Self {
+        let now = stored.map_or_else(|| "was removed".into(), |value| format!("is now {value}"));
+        let detail = format!("`{name}` {now} in the store; read it again before you change it");
+        let mut problem = Self::new(CHANGED_SINCE, detail);
+        problem.0.stored = Some(stored.into());
+        problem
     }
 
     /// The connection ends with this answer: the rest of the request is not read.
@@ -192,6 +236,9 @@ impl Problem {
             detail: self.0.detail.clone(),
             errors: self.0.errors.clone(),
             id: self.0.job.map(JobId::get),
+            matched: self.0.matched,
+            settings: self.0.settings.as_ref().map(|settings| Box::new(Shown::of(settings))),
+            stored: self.0.stored.clone(),
             reason: self.0.reason.map(|reason| reason.as_str().into()),
         }
     }
@@ -289,7 +336,7 @@ impl From<EnqueueRefused> for Problem {
             }
             EnqueueRefused::TooFarAhead { latest, .. } => {
                 let latest = rfc3339(latest);
-                Self::field("/run_at", format!("lies more than ten years ahead; at most {latest}"))
+                Self::field("/run_at", format!("is more than ten years ahead; at most {latest}"))
             }
             EnqueueRefused::TooManyQueues(_) => Self::new(LIMIT_REACHED, refused.to_string()),
             EnqueueRefused::TooManyKinds { .. } => Self::field("/kind", refused),
@@ -340,20 +387,33 @@ impl From<ReportError> for Problem {
     }
 }
 
+impl From<AdminRefused> for Problem {
+    fn from(refused: AdminRefused) -> Self {
+        let kind = match &refused {
+            AdminRefused::Job(refused) => return (*refused).into(),
+            AdminRefused::TooManyQueues(_) => LIMIT_REACHED,
+            AdminRefused::Bulk(refused) => match refused {
+                BulkRefused::NotFound(_) => NOT_FOUND,
+                BulkRefused::TooMany => LIMIT_REACHED,
+                BulkRefused::NotHeld(_) | BulkRefused::Ended(_) => BULK_STATE,
+            },
+            AdminRefused::QueueHasJobs { .. } => QUEUE_NOT_EMPTY,
+            AdminRefused::SettingsChanged(_) => CHANGED_SINCE,
+            AdminRefused::NoWorker(_) | AdminRefused::NoQueue(_) => NOT_FOUND,
+        };
+        let mut problem = Self::new(kind, refused.to_string());
+        if let AdminRefused::SettingsChanged(settings) = refused {
+            problem.0.settings = Some(settings);
+        }
+        problem
+    }
+}
+
 impl From<CommandError> for Problem {
     fn from(error: CommandError) -> Self {
         match error {
             CommandError::Name(error) => error.into(),
-            CommandError::Refused(AdminRefused::Job(refused)) => refused.into(),
-            CommandError::Refused(AdminRefused::TooManyQueues(_)) => {
-                Self::new(LIMIT_REACHED, error.to_string())
-            }
-            CommandError::Refused(AdminRefused::QueueHasJobs { .. }) => {
-                Self::new(QUEUE_NOT_EMPTY, error.to_string())
-            }
-            CommandError::Refused(AdminRefused::NoWorker | AdminRefused::NoQueue) => {
-                Self::new(NOT_FOUND, error.to_string())
-            }
+            CommandError::Refused(refused) => refused.into(),
             CommandError::Unserved(unserved) => unserved.into(),
         }
     }

@@ -28,7 +28,7 @@ pub(crate) struct Route {
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Everybody, without a token.
+    /// Any caller, without a token.
     Open,
     /// Any token that is known here.
     AnyToken,
@@ -36,14 +36,14 @@ pub(crate) enum Access {
     Scope(Scope),
 }
 
-/// What a route reads.
+/// The body that a route accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
     /// Nothing; an empty object is accepted.
     Empty,
     /// JSON, or nothing.
     MayBeEmpty,
-    /// JSON.
+    /// A JSON object, which must be there.
     Json,
     /// JSON with many jobs or reports: larger.
     Batch,
@@ -63,7 +63,7 @@ pub(crate) struct Doc {
 
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// A good answer.
+/// An answer that a route documents, other than problems.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -138,16 +138,19 @@ macro_rules! run {
     };
 }
 
+mod bulk;
 mod dashboard;
+mod errors;
 mod upkeep;
 
-/// All routes.
 pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     [
         new_jobs(),
         looking(),
         operating(),
         dead_letters(),
+        errors::errors(),
+        bulk::bulk(),
         working(),
         queue_routes(),
         upkeep::settings(),
@@ -169,25 +172,49 @@ const BUSY: [Kind; 5] = [
     problem::STORE_FULL,
 ];
 
+const WORKERS: [(&str, &str); 2] = [
+    ("limit", "Maximum number, 1 to 1000; all if absent."),
+    ("cursor", "Cursor: `next` of the previous page."),
+];
+
 const PAGING: [(&str, &str); 4] = [
-    ("queue", "Those of this queue."),
-    ("kind", "Those of this kind."),
-    ("limit", "At most so many, 1 to 1000; 50 if absent."),
-    ("cursor", "`next` of the page before."),
+    ("queue", "Only jobs of this queue."),
+    ("kind", "Only jobs of this kind."),
+    ("limit", "Maximum number, 1 to 1000; 50 if absent."),
+    ("cursor", "Cursor: `next` of the previous page."),
 ];
 
 const WAITING: [(&str, &str); 2] = [
-    ("wait_ms", "How long to wait for a verdict; 0 if absent, and never more than 30 000."),
+    ("wait_ms", "Maximum time to wait for a verdict; 0 if absent, at most 30 000."),
     ("fields", "`head` leaves payload and result out and says how long they are."),
 ];
 
-const LISTING: [(&str, &str); 8] = [
+const GROUP: (&str, &str) = ("group", "Only dead letters of this error group.");
+
+const DEAD: [(&str, &str); 5] = [PAGING[0], PAGING[1], GROUP, PAGING[2], PAGING[3]];
+
+const LISTING: [(&str, &str); 18] = [
     ("state", "queued (due), scheduled, processing, done, failed or cancelled."),
-    PAGING[0],
+    ("queue", "Only jobs of this queue, or of up to 20 queues separated by commas."),
     PAGING[1],
-    ("key", "Those enqueued with this idempotency key."),
-    ("id", "The one with this id; with `fields=row`, up to 1000 ids with commas between them."),
+    ("key", "Only jobs with this idempotency key."),
+    ("id", "Only the job with this id; with `fields=row`, up to 1000 ids separated by commas."),
+    GROUP,
     ("fields", "`row` has the head of each payload in place of payload, result and retry policy."),
+    ("worker", "Only jobs that this worker runs."),
+    ("from", "Only jobs whose sort time is at or after this; RFC 3339."),
+    ("to", "Only jobs whose sort time is before this; RFC 3339."),
+    (
+        "error_contains",
+        "Only jobs whose last error contains this text. This filter and those below read row by \
+         row, up to 20 000 rows, 200 ms or 64 MiB; then `reached` says how far they got, and \
+         `next` continues.",
+    ),
+    ("payload_contains", "Only jobs whose payload, as it is stored, contains this text."),
+    ("payload_at", "JSON pointer to a value in the payload, like /user/id; with `payload_is`."),
+    ("payload_is", "Expected value at `payload_at`: a string, or JSON as it was written."),
+    ("attempts_min", "Only jobs with at least this number of attempts."),
+    ("priority_min", "Only jobs of this priority or higher."),
     PAGING[2],
     PAGING[3],
 ];
@@ -219,8 +246,8 @@ fn new_jobs() -> Vec<Route> {
             run!(enqueue::batch),
         )
         .says(
-            "Enqueue up to 10 000 jobs in one commit. Each has its own answer, in order; a bad \
-                 one does not spoil the others.",
+            "Enqueue up to 10 000 jobs in one commit. Each has its own answer, in order; one \
+                 invalid job does not affect the others.",
         )
         .reads::<wire::Batch<'_>>(BodyKind::Batch, many)
         .answers::<wire::BatchAnswer>(202, "One result per job.")
@@ -236,12 +263,15 @@ fn looking() -> Vec<Route> {
                  their lease ends, finished ones by when they finished, all together by id.",
             )
             .query(&LISTING)
-            .answers::<wire::JobList>(200, "A page; it may be short and still have a next.")
+            .answers::<wire::JobList>(
+                200,
+                "A page of jobs. It may hold fewer than `limit`; use `next`.",
+            )
             .refuses(&[problem::INVALID]),
         Route::new(Method::GET, "/jobs/{id}", Scope::Read, "getJob", run!(jobs::get))
             .says(
-                "One job, with payload, result and last error. With `wait_ms` it is answered once \
-                 the job is finished, or when that time is over.",
+                "One job, with payload, result and last error. With `wait_ms` the answer comes \
+                 when the job is finished, or after that time.",
             )
             .query(&WAITING)
             .answers::<wire::Job>(200, "The job.")
@@ -263,7 +293,7 @@ fn looking() -> Vec<Route> {
             "explainJob",
             run!(jobs::explained),
         )
-        .says("Why a job is where it is, and when something can next change.")
+        .says("Why a job is in its state, and when that can next change.")
         .answers::<wire::Explained>(200, "Every reason that holds.")
         .refuses(&[problem::NOT_FOUND]),
     ]
@@ -278,18 +308,18 @@ fn operating() -> Vec<Route> {
             "cancelJob",
             run!(jobs::cancel),
         )
-        .says("Do not run a job, or stop it. Its worker learns it with its next heartbeat.")
-        .answers::<wire::JobAnswer>(200, "It is cancelled.")
+        .says("Cancel a queued or running job. The next heartbeat of a remote worker is refused.")
+        .answers::<wire::JobAnswer>(200, "The job, cancelled.")
         .refuses(&[problem::NOT_FOUND, problem::ILLEGAL_TRANSITION])
         .refuses(&BUSY),
         Route::new(Method::POST, "/jobs/{id}/retry", Scope::Admin, "retryJob", run!(jobs::retry))
             .says("Run a failed or cancelled job again, with all its attempts.")
-            .answers::<wire::JobAnswer>(200, "It waits again.")
+            .answers::<wire::JobAnswer>(200, "The job, queued again.")
             .refuses(&[problem::NOT_FOUND, problem::ILLEGAL_TRANSITION])
             .refuses(&BUSY),
         Route::new(Method::DELETE, "/jobs/{id}", Scope::Admin, "deleteJob", run!(jobs::delete))
-            .says("Forget a finished job.")
-            .sends(204, "", "It is gone.")
+            .says("Delete a finished job.")
+            .sends(204, "", "Deleted.")
             .refuses(&[problem::NOT_FOUND, problem::ILLEGAL_TRANSITION])
             .refuses(&BUSY),
     ]
@@ -300,7 +330,7 @@ fn dead_letters() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/dlq", Scope::Read, "listDeadLetters", run!(dead::list))
             .says("The dead-letter queue, newest failure first.")
-            .query(&PAGING)
+            .query(&DEAD)
             .answers::<wire::JobList>(200, "A page of failed jobs.")
             .refuses(&[problem::INVALID]),
         Route::new(
@@ -310,8 +340,8 @@ fn dead_letters() -> Vec<Route> {
             "retryDeadLetter",
             run!(dead::retry),
         )
-        .says("Run one dead letter again.")
-        .answers::<wire::JobAnswer>(200, "It waits again.")
+        .says("Run a dead letter again.")
+        .answers::<wire::JobAnswer>(200, "The job, queued again.")
         .refuses(&[problem::NOT_FOUND, problem::ILLEGAL_TRANSITION])
         .refuses(&BUSY),
         Route::new(
@@ -321,14 +351,14 @@ fn dead_letters() -> Vec<Route> {
             "retryDeadLetters",
             run!(dead::retry_many),
         )
-        .says("Run dead letters again, newest failure first; all of them if the body is empty.")
+        .says("Run dead letters again, newest failure first; all if the body is empty.")
         .reads::<wire::Replay>(BodyKind::MayBeEmpty, some)
-        .answers::<wire::ReplayPage>(200, "How many; `more` if others may fit.")
+        .answers::<wire::ReplayPage>(200, "The number; `more` if others may match.")
         .refuses(&BUSY),
         Route::new(Method::POST, "/dlq/purge", Scope::Admin, "purgeDeadLetters", run!(dead::purge))
-            .says("Forget dead letters, newest failure first; all of them if the object is empty.")
+            .says("Delete dead letters, newest failure first; all if the object is empty.")
             .reads::<wire::Replay>(BodyKind::Json, some)
-            .answers::<wire::PurgePage>(200, "How many; `more` if others may fit.")
+            .answers::<wire::PurgePage>(200, "The number; `more` if others may match.")
             .refuses(&BUSY),
         Route::new(
             Method::DELETE,
@@ -337,8 +367,8 @@ fn dead_letters() -> Vec<Route> {
             "discardDeadLetter",
             run!(dead::discard),
         )
-        .says("Forget one dead letter.")
-        .sends(204, "", "It is gone.")
+        .says("Delete a dead letter.")
+        .sends(204, "", "Deleted.")
         .refuses(&[problem::NOT_FOUND, problem::ILLEGAL_TRANSITION])
         .refuses(&BUSY),
     ]
@@ -350,17 +380,17 @@ fn working() -> Vec<Route> {
     let mut routes = vec![
         Route::new(Method::POST, "/jobs/poll", Scope::Work, "poll", run!(work::poll))
             .says(
-                "A remote worker claims jobs, and waits up to 30 s for some. If it goes away, what \
-                 was claimed for it is given back.",
+                "Claim jobs for a remote worker, waiting up to 30 s. Jobs claimed for a client \
+                 that disconnects are released.",
             )
             .reads::<wire::Poll>(BodyKind::Json, poll)
             .answers::<wire::Claims>(200, "The jobs, with their leases; none if nothing came.")
             .refuses(&BUSY),
         Route::new(Method::POST, "/jobs/reports", Scope::Work, "report", run!(work::reports))
             .says(
-                "Verdicts on up to 10 000 jobs in one commit: complete, fail, release, snooze; and \
-                 heartbeats. Each has its own answer, in order: a state, a lease or a problem. \
-                 Verdicts go before heartbeats.",
+                "Report verdicts on up to 10 000 jobs in one commit: complete, fail, release, \
+                 snooze; and heartbeats. Each has its own answer, in order: a state, a lease or a \
+                 problem. Verdicts go before heartbeats.",
             )
             .reads::<wire::Reports<'_>>(BodyKind::Batch, reports)
             .answers::<wire::ReportsAnswer>(200, "One result per report.")
@@ -380,9 +410,9 @@ fn working() -> Vec<Route> {
             "heartbeat",
             run!(work::heartbeat),
         )
-        .says("The worker is still at it: its lease is extended.")
+        .says("Extend the lease of a running job.")
         .reads::<wire::Heartbeat<'_>>(BodyKind::Json, r#"{"token":"1.1","progress":{"done":3}}"#)
-        .answers::<wire::LeaseExtended>(200, "The lease as it is now.")
+        .answers::<wire::LeaseExtended>(200, "The extended lease.")
         .refuses(&[problem::NOT_FOUND, problem::LEASE_LOST])
         .refuses(&BUSY),
     ];
@@ -403,16 +433,16 @@ fn verdicts() -> [Route; 4] {
     };
     [
         new("/jobs/{id}/complete", "complete", run!(work::complete))
-            .says("The job ran well.")
+            .says("Complete a job.")
             .reads::<wire::Complete<'_>>(BodyKind::Json, r#"{"token":"1.1","result":{"ok":true}}"#),
         new("/jobs/{id}/fail", "fail", run!(work::fail))
-            .says("The job failed: it is retried, or goes to the dead-letter queue.")
+            .says("Fail an attempt: the job is retried, or becomes a dead letter.")
             .reads::<wire::Fail>(BodyKind::Json, r#"{"token":"1.1","error":"no route to host"}"#),
         new("/jobs/{id}/release", "release", run!(work::release))
-            .says("The worker gives the job back; the attempt is not charged.")
+            .says("Release a job: it is queued again, and the attempt is not charged.")
             .reads::<wire::Release>(BodyKind::Json, r#"{"token":"1.1"}"#),
         new("/jobs/{id}/snooze", "snooze", run!(work::snooze))
-            .says("The worker puts the job off; the attempt is not charged.")
+            .says("Snooze a job: it is queued again after a delay, and the attempt is not charged.")
             .reads::<wire::Snooze>(BodyKind::Json, r#"{"token":"1.1","delay_ms":60000}"#),
     ]
 }
@@ -456,9 +486,8 @@ fn queue_routes() -> Vec<Route> {
             .refuses(&[problem::NOT_FOUND, problem::QUEUE_NOT_EMPTY, problem::INVALID])
             .refuses(&BUSY),
         act("/queues/{queue}/pause", "pauseQueue", run!(queues::pause))
-            .says("Start nothing of this queue until it is resumed."),
-        act("/queues/{queue}/resume", "resumeQueue", run!(queues::resume))
-            .says("Start jobs of this queue again."),
+            .says("Pause a queue: none of its jobs are started."),
+        act("/queues/{queue}/resume", "resumeQueue", run!(queues::resume)).says("Resume a queue."),
     ]
 }
 
@@ -466,13 +495,14 @@ fn server() -> Vec<Route> {
     let get = |path, id, run| Route::new(Method::GET, path, Scope::Read, id, run);
     vec![
         get("/workers", "listWorkers", run!(system::workers))
-            .says("Every known worker, with what it runs.")
+            .says("Every known worker, by id, with what it runs.")
+            .query(&WORKERS)
             .answers::<wire::WorkerList>(200, "The workers."),
         get("/events", "events", run!(system::events))
             .says(
                 "Server-sent events of job and queue changes made by this server. `changed` names \
                  queues in which other processes changed something, at most twice a second. \
-                 `Last-Event-ID` replays what was missed; `reset` says that the window is lost: \
+                 `Last-Event-ID` replays what was missed; `reset` says that events were missed: \
                  read again what you show. With `feed=snapshot`: `GET /snapshot` each second, \
                  first in full, then the queues that changed.",
             )
@@ -483,7 +513,7 @@ fn server() -> Vec<Route> {
                 "Events named job, queue, changed and reset, or snapshot.",
             )
             .refuses(&[problem::INVALID]),
-        get("/metrics", "metrics", run!(system::metrics)).says("Figures for Prometheus.").sends(
+        get("/metrics", "metrics", run!(system::metrics)).says("Metrics for Prometheus.").sends(
             200,
             "text/plain",
             "Text format 0.0.4; OpenMetrics 1.0.0 if `Accept` names it and does not prefer text.",
@@ -491,15 +521,15 @@ fn server() -> Vec<Route> {
         get("/livez", "livez", run!(system::livez))
             .open()
             .says("Whether the server's loop is alive. Without a token that may read: the status.")
-            .answers::<wire::Alive>(200, "It is.")
+            .answers::<wire::Alive>(200, "Alive.")
             .refuses(&[problem::NOT_READY]),
         get("/readyz", "readyz", run!(system::readyz))
             .open()
             .says(
-                "Whether the server takes work and stores it. Without a token that may read: the \
-                 status.",
+                "Whether the server takes requests and stores jobs. Without a token that may read: \
+                 the status.",
             )
-            .answers::<wire::Ready>(200, "It does.")
+            .answers::<wire::Ready>(200, "Ready.")
             .refuses(&[problem::NOT_READY]),
         get("/openapi.json", "openapi", run!(system::openapi)).says("This document.").sends(
             200,

@@ -3,69 +3,93 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use windlass_core::bulk::Bulk;
 use windlass_core::store::{Filter, Reader, StoreError, WorkerRow};
 use windlass_core::{
-    Counts, Demand, FigureSet, MaxRunning, Millis, QueueName, QueueRow, View, Wall,
+    Counts, Demand, FigureSet, Gauge, MaxRunning, Millis, QueueName, QueueRow, View, Wall,
 };
 use windlass_runtime_tokio::{Health, Histogram, Queue};
 
-use crate::api::handlers::queues;
+use crate::api::groups::{Groups, GroupsRead, Known};
+use crate::api::handlers::{bulk, queues};
 use crate::api::history::{self, Sample, Samples, Totals};
 use crate::api::quantile::quantile;
 use crate::api::wire::{
-    LateRates, QueueLine, Slots, Snapshot, StatusCounts, StoreFacts, Time, WorkerCounts,
+    BulkLine, ErrorCounts, LateRates, QueueLine, Slots, Snapshot, StatusCounts, StoreFacts, Time,
+    WorkerCounts,
 };
-use crate::app::App;
+use crate::app::{App, now};
 use crate::http::ui;
 use crate::store::{self, StoreBytes};
 
-/// Queues that a snapshot tells; the rest is counted.
+/// Maximum number of queues in a snapshot.
 const SHOWN: usize = 200;
-/// How far back rates look.
-const LATELY: Millis = Millis::seconds(10);
+/// Maximum bytes of these queues as JSON. The rest of a snapshot has a few thousand: within 80 kB.
+const QUEUE_BYTES: usize = 72_000;
+/// Recent rates are over this time.
+const RATE_WINDOW: Millis = Millis::seconds(10);
 
-/// What one read of the store finds.
+/// The rows of one read.
 #[derive(Debug)]
 pub(crate) struct Seen {
+    /// Time of the read, by the store's clock.
+    pub(crate) now: Wall,
     rows: Vec<(QueueRow, Option<Wall>)>,
     workers: Vec<WorkerRow>,
     next_due: Option<Wall>,
     last_done: Option<Wall>,
     totals: FigureSet,
     minute: FigureSet,
+    /// `None` if none has changed.
+    groups: Option<GroupsRead>,
+    bulk: Vec<BulkLine>,
 }
 
 impl Seen {
-    pub(crate) fn read(reader: &mut dyn Reader, now: Wall) -> Result<Self, StoreError> {
+    pub(crate) fn read(reader: &mut dyn Reader, known: &Known) -> Result<Self, StoreError> {
+        let now = reader.now(now())?;
         let done = Filter { view: Some(View::Done), ..Filter::default() };
         let last = reader.list(&done, None, 1)?.jobs.pop();
+        let recent =
+            |bulk: &&Bulk| bulk.ended_at.is_none_or(|at| now.since(at) <= Millis::minutes(1));
+        let (rows, totals) = (queues::all(reader)?, FigureSet::totals(reader)?);
         Ok(Self {
-            rows: queues::all(reader)?,
+            now,
+            groups: known.read(reader, rows.iter().map(|(row, _)| row), &totals, now)?,
+            rows,
             workers: reader.workers()?,
             next_due: reader.next_due()?,
             last_done: last.and_then(|job| job.finished_at()),
-            totals: FigureSet::totals(reader)?,
+            totals,
             minute: FigureSet::last_minute(reader, now)?.0,
+            bulk: bulk::all(reader)?.iter().filter(recent).map(BulkLine::of).collect(),
         })
     }
 
-    /// What the past remembers of this instant.
-    pub(crate) fn samples(&self, now: Wall) -> Samples {
-        let mut sum = Sample { totals: Totals::of(&self.totals.sum()), ..Sample::default() };
+    /// When jobs were last counted for the history, by any server, in the last minute.
+    pub(crate) fn gauged_at(&self) -> Option<Wall> {
+        self.minute.gauges().all.map(|gauge| gauge.at)
+    }
+
+    /// This instant as history samples.
+    pub(crate) fn samples(&self) -> Samples {
+        let now = self.now;
+        let gauge = Gauge { at: now, ..Gauge::default() };
+        let mut sum = Sample { gauge, totals: Totals::of(&self.totals.sum()) };
         let mut all = Vec::with_capacity(self.rows.len());
         for (row, oldest) in &self.rows {
             let counts = row.total();
             let totals = self.totals.queue(&row.queue.name).map(Totals::of).unwrap_or_default();
-            let sample = Sample {
+            let gauge = Gauge {
+                at: now,
                 queued: counts.get(View::Queued),
                 processing: counts.get(View::Processing),
                 oldest_ms: oldest.map_or(0, |oldest| now.since(oldest).get()),
-                totals,
             };
-            sum.queued += sample.queued;
-            sum.processing += sample.processing;
-            sum.oldest_ms = sum.oldest_ms.max(sample.oldest_ms);
-            all.push((row.queue.name.clone(), sample));
+            sum.gauge.queued += gauge.queued;
+            sum.gauge.processing += gauge.processing;
+            sum.gauge.oldest_ms = sum.gauge.oldest_ms.max(gauge.oldest_ms);
+            all.push((row.queue.name.clone(), Sample { gauge, totals }));
         }
         all.sort_by_key(|(_, sample)| std::cmp::Reverse(sample.totals.enqueued));
         all.truncate(history::QUEUES);
@@ -78,21 +102,25 @@ impl Seen {
 pub(crate) struct Maker {
     /// Counters of the last ten seconds, oldest first.
     lately: VecDeque<(Wall, BTreeMap<QueueName, Totals>, Totals)>,
-    /// The queues of the snapshot before, as far as they were told.
-    told: BTreeMap<String, Told>,
+    /// The queues in the snapshot before.
+    sent: BTreeMap<String, Sent>,
     rev: u64,
+    groups: Groups,
+    /// The workers of the snapshot before, and whether each was alive.
+    workers: Vec<(WorkerRow, bool)>,
+    workers_rev: u64,
 }
 
-/// A queue as it was told last.
+/// A queue as it was sent last.
 #[derive(Debug, Clone)]
-struct Told {
+struct Sent {
     line: QueueLine,
-    /// Since when its longest-waiting job was due.
+    /// When its longest-waiting job became due.
     oldest: Option<Wall>,
 }
 
-impl Told {
-    /// Whether there is nothing new to tell: ages that go on by themselves are no news.
+impl Sent {
+    /// Whether nothing but the age has changed.
     fn same(&self, line: &QueueLine, oldest: Option<Wall>) -> bool {
         let age = line.oldest_ready_age_ms;
         self.oldest == oldest
@@ -109,45 +137,68 @@ pub(crate) struct Pair {
 }
 
 impl Maker {
-    pub(crate) fn make(&mut self, app: &App, seen: &Seen, bytes: StoreBytes, now: Wall) -> Pair {
-        let (earlier, window) = self.remember(seen, now);
-        let mut lines = self.lines(app, seen, now, &earlier, window);
+    /// The groups of the snapshot before, which are read again only after a change.
+    pub(crate) fn known(&self) -> Known {
+        self.groups.known()
+    }
+
+    pub(crate) fn make(&mut self, app: &App, seen: &Seen, bytes: StoreBytes) -> Pair {
+        let (earlier, window) = self.remember(seen);
+        let mut lines = self.lines(seen, &earlier, window);
         lines.sort_by(|(a, _), (b, _)| importance(b).cmp(&importance(a)).then(a.name.cmp(&b.name)));
-        let more = lines.len() > SHOWN;
-        lines.truncate(SHOWN);
+        let all = lines.len();
+        fit(&mut lines);
         let changed: Vec<QueueLine> = lines
             .iter()
             .filter(|(line, oldest)| {
-                self.told.get(&line.name).is_none_or(|told| !told.same(line, *oldest))
+                self.sent.get(&line.name).is_none_or(|sent| !sent.same(line, *oldest))
             })
             .map(|(line, _)| line.clone())
             .collect();
-        let told: BTreeMap<String, Told> = lines
+        let sent: BTreeMap<String, Sent> = lines
             .iter()
-            .map(|(line, oldest)| (line.name.clone(), Told { line: line.clone(), oldest: *oldest }))
+            .map(|(line, oldest)| (line.name.clone(), Sent { line: line.clone(), oldest: *oldest }))
             .collect();
-        let removed = self.told.keys().filter(|name| !told.contains_key(*name)).cloned().collect();
-        self.told = told;
+        let removed: Vec<String> =
+            self.sent.keys().filter(|name| !sent.contains_key(*name)).cloned().collect();
+        self.sent = sent;
         let sum = Totals::of(&seen.totals.sum()).since(&earlier.1);
-        let full = Snapshot {
+        let workers_rev = self.rev_of_workers(seen);
+        let mut full = Snapshot {
             queues: lines.into_iter().map(|(line, _)| line).collect(),
-            more,
+            more: all > self.sent.len(),
             rates: rates(&sum, window),
-            ..whole(app, seen, bytes, now)
+            errors: self.groups.count(seen.groups.as_ref(), seen.now),
+            ..whole(app, seen, bytes)
         };
+        full.workers.rev = workers_rev;
+        // What changed and what was removed may together be more than all queues there are.
+        if json_bytes(&changed) + json_bytes(&removed) > QUEUE_BYTES {
+            return Pair { delta: full.clone(), full };
+        }
         let delta = Snapshot { full: false, queues: changed, removed, ..full.clone() };
         Pair { full, delta }
     }
 
+    /// The revision of the workers: the one before if they are as they were.
+    fn rev_of_workers(&mut self, seen: &Seen) -> u64 {
+        let last_seen = Wall::new(0);
+        let rows = seen.workers.iter();
+        let rows = rows.map(|row| (WorkerRow { last_seen, ..row.clone() }, row.is_alive(seen.now)));
+        let workers: Vec<(WorkerRow, bool)> = rows.collect();
+        if workers != self.workers {
+            self.workers = workers;
+            self.workers_rev += 1;
+        }
+        self.workers_rev
+    }
+
     /// Keeps the counters of this instant, and says with which earlier ones to compare them, and
     /// how long ago those were.
-    fn remember(
-        &mut self,
-        seen: &Seen,
-        now: Wall,
-    ) -> ((BTreeMap<QueueName, Totals>, Totals), Millis) {
+    fn remember(&mut self, seen: &Seen) -> ((BTreeMap<QueueName, Totals>, Totals), Millis) {
+        let now = seen.now;
         // A clock that was set back, or a long time without viewers.
-        let stale = |at: Wall| now < at || now.since(at) > LATELY.times(2);
+        let stale = |at: Wall| now < at || now.since(at) > RATE_WINDOW.times(2);
         if self.lately.back().is_some_and(|(at, ..)| stale(*at)) {
             self.lately.clear();
         }
@@ -157,7 +208,7 @@ impl Maker {
             .map(|(name, figures)| (name.clone(), Totals::of(figures)))
             .collect();
         self.lately.push_back((now, by_queue, Totals::of(&seen.totals.sum())));
-        while self.lately.get(1).is_some_and(|(at, ..)| now.since(*at) >= LATELY) {
+        while self.lately.get(1).is_some_and(|(at, ..)| now.since(*at) >= RATE_WINDOW) {
             self.lately.pop_front();
         }
         let (at, queues, sum) = self
@@ -170,12 +221,11 @@ impl Maker {
 
     fn lines(
         &mut self,
-        app: &App,
         seen: &Seen,
-        now: Wall,
         (earlier, _): &(BTreeMap<QueueName, Totals>, Totals),
         window: Millis,
     ) -> Vec<(QueueLine, Option<Wall>)> {
+        let now = seen.now;
         let demands: Vec<&Demand> =
             seen.workers.iter().filter_map(|worker| worker.demand(now)).collect();
         let mut lines = Vec::with_capacity(seen.rows.len());
@@ -185,12 +235,12 @@ impl Maker {
             let totals = seen.totals.queue(name).map(Totals::of).unwrap_or_default();
             let recent = totals.since(&earlier.get(name).copied().unwrap_or_default());
             let rates = rates(&recent, window);
-            let pause = app.history.pause_of(name.as_str()).filter(|_| row.queue.paused);
+            let pause = row.queue.paused.as_ref();
             let mut line = QueueLine {
                 name: name.as_str().into(),
-                paused: row.queue.paused,
-                paused_at: pause.as_ref().map(|pause| Time(pause.at)),
-                paused_by: pause.and_then(|pause| pause.by),
+                paused: pause.is_some(),
+                paused_at: pause.and_then(|pause| pause.at).map(Time),
+                paused_by: pause.and_then(|pause| pause.by.as_deref().map(Into::into)),
                 counts: StatusCounts::of(&row.total()),
                 oldest_ready_age_ms: oldest.map(|oldest| now.since(oldest).get()),
                 concurrency: row.queue.settings.concurrency.map(MaxRunning::get),
@@ -210,7 +260,7 @@ impl Maker {
 
     /// The revision of a queue: the one before if nothing but ages and rates changed.
     fn rev_of(&mut self, line: &QueueLine) -> u64 {
-        let before = self.told.get(&line.name).map(|told| &told.line);
+        let before = self.sent.get(&line.name).map(|sent| &sent.line);
         let same = before.filter(|before| {
             before.counts == line.counts
                 && before.paused == line.paused
@@ -225,7 +275,24 @@ impl Maker {
     }
 }
 
-/// Trouble first, then what has most to do.
+/// Keeps the first queues, as many as a snapshot may have.
+fn fit(lines: &mut Vec<(QueueLine, Option<Wall>)>) {
+    let (mut bytes, mut count) = (0, 0);
+    for (line, _) in lines.iter().take(SHOWN) {
+        let more = json_bytes(line) + 1;
+        if bytes + more > QUEUE_BYTES {
+            break;
+        }
+        (bytes, count) = (bytes + more, count + 1);
+    }
+    lines.truncate(count);
+}
+
+fn json_bytes(value: &impl serde::Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |json| json.len())
+}
+
+/// Starved queues first, then paused ones with jobs, then by the number of waiting jobs.
 fn importance(line: &QueueLine) -> (bool, bool, u64) {
     let waits = line.oldest_ready_age_ms.is_some();
     (line.starved, line.paused && waits, line.counts.waiting())
@@ -233,7 +300,7 @@ fn importance(line: &QueueLine) -> (bool, bool, u64) {
 
 /// Whether jobs are due that no worker takes.
 fn starved(row: &QueueRow, demands: &[&Demand]) -> bool {
-    !row.queue.paused
+    !row.queue.is_paused()
         && row.kinds.iter().any(|(kind, counts)| {
             counts.get(View::Queued) > 0
                 && !demands.iter().any(|demand| demand.wants(&row.queue.name, kind))
@@ -254,7 +321,8 @@ fn rates(happened: &Totals, window: Millis) -> LateRates {
 }
 
 /// Everything but queues and rates.
-fn whole(app: &App, seen: &Seen, bytes: StoreBytes, now: Wall) -> Snapshot {
+fn whole(app: &App, seen: &Seen, bytes: StoreBytes) -> Snapshot {
+    let now = seen.now;
     let counts = seen.rows.iter().fold(Counts::default(), |sum, (row, _)| sum.plus(&row.total()));
     let oldest = seen.rows.iter().filter_map(|(_, oldest)| *oldest).min();
     let (slots, workers) = workers(&seen.workers, now);
@@ -268,6 +336,7 @@ fn whole(app: &App, seen: &Seen, bytes: StoreBytes, now: Wall) -> Snapshot {
         health: health(&app.health()),
         started_at: Time(app.started_at),
         counts: StatusCounts::of(&counts),
+        retrying: counts.retrying(),
         oldest_ready_age_ms: oldest.map(|oldest| now.since(oldest).get()),
         next_due: seen.next_due.map(Time),
         last_done_at: seen.last_done.map(Time),
@@ -278,6 +347,8 @@ fn whole(app: &App, seen: &Seen, bytes: StoreBytes, now: Wall) -> Snapshot {
         removed: Vec::new(),
         more: false,
         queues_total: seen.rows.len(),
+        errors: ErrorCounts::default(),
+        bulk: seen.bulk.clone(),
         store: facts(app, bytes),
     }
 }
@@ -311,12 +382,14 @@ fn workers(rows: &[WorkerRow], now: Wall) -> (Slots, WorkerCounts) {
 fn facts(app: &App, bytes: StoreBytes) -> StoreFacts {
     let commit = app.queue.as_ref().map(Queue::metrics).map(|metrics| metrics.commit);
     let commit = commit.unwrap_or_default();
+    let disk = app.store.file().and_then(store::disk_space);
     StoreFacts {
         kind: app.store.kind(),
         durability: app.durability(),
         bytes: bytes.store,
         wal_bytes: bytes.wal,
-        free_bytes: app.store.file().and_then(store::free_bytes),
+        free_bytes: disk.map(|disk| disk.free),
+        total_bytes: disk.map(|disk| disk.total),
         commit_p50_ms: commit_ms(&commit, 500),
         commit_p95_ms: commit_ms(&commit, 950),
     }
@@ -331,17 +404,17 @@ fn commit_ms(commit: &Histogram, thousandths: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_core::{Kind, Kinds, Queues};
+    use windlass_core::{Kind, Kinds, Pause, Queues};
 
     fn row(queued: u64, paused: bool) -> QueueRow {
         let mut queue = windlass_core::Queue::new(QueueName::default());
-        queue.paused = paused;
+        queue.paused = paused.then(Pause::default);
         let counts = Counts::new([queued, 0, 0, 0, 0, 0]);
         QueueRow { queue, kinds: vec![(Kind::new("email").unwrap(), counts)] }
     }
 
     #[test]
-    fn a_queue_is_starved_if_a_job_is_due_that_nobody_takes() {
+    fn a_queue_is_starved_if_a_job_is_due_that_no_worker_takes() {
         let other = Demand { queues: Queues::All, kinds: Kinds::only(vec![Kind::default()]) };
         assert!(starved(&row(1, false), &[]));
         assert!(starved(&row(1, false), &[&other]));

@@ -1,5 +1,6 @@
-//! How long jobs wait and run, by queue and, if asked for, by kind. The number of series is
-//! bounded: what comes later is counted together.
+//! How long the jobs that this process claims and ends wait and run, by queue and kind. The store
+//! keeps these times by queue only. The number of series is bounded: pairs beyond it are counted
+//! together.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,28 +16,28 @@ use crate::http::limits::METRIC_TIMINGS;
 const BOUNDS: [f64; 14] =
     [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 3_600.0];
 
-type Series = (QueueName, Option<Kind>);
+type Series = (QueueName, Kind);
 
-/// One histogram per queue, or per queue and kind.
+/// One histogram per queue and kind.
 #[derive(Debug)]
 pub(crate) struct Timings {
-    by_kind: bool,
     series: Mutex<BTreeMap<Series, Histogram>>,
     others: Histogram,
 }
 
-impl Timings {
-    pub(crate) fn new(by_kind: bool) -> Self {
-        let (series, others) = (Mutex::new(BTreeMap::new()), Histogram::new(BOUNDS));
-        Self { by_kind, series, others }
+impl Default for Timings {
+    fn default() -> Self {
+        Self { series: Mutex::default(), others: Histogram::new(BOUNDS) }
     }
+}
 
+impl Timings {
     fn series(&self) -> MutexGuard<'_, BTreeMap<Series, Histogram>> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn observe(&self, queue: &QueueName, kind: &Kind, seconds: f64) {
-        let of = (queue.clone(), self.by_kind.then(|| kind.clone()));
+        let of = (queue.clone(), kind.clone());
         let mut series = self.series();
         if series.len() >= METRIC_TIMINGS && !series.contains_key(&of) {
             self.others.observe(seconds);
@@ -45,15 +46,14 @@ impl Timings {
         series.entry(of).or_insert_with(|| Histogram::new(BOUNDS)).observe(seconds);
     }
 
-    /// Writes every series.
+    /// Writes the series of all pairs of queue and kind.
     pub(crate) fn encode(&self, metric: &mut MetricEncoder<'_>) -> std::fmt::Result {
         let series = self.series();
         for ((queue, kind), histogram) in series.iter() {
-            write(metric, queue.as_str(), kind.as_ref().map(Kind::as_str), histogram)?;
+            write(metric, queue.as_str(), kind.as_str(), histogram)?;
         }
         if series.len() >= METRIC_TIMINGS {
-            let kind = self.by_kind.then_some(OTHERS);
-            write(metric, OTHERS, kind, &self.others)?;
+            write(metric, OTHERS, OTHERS, &self.others)?;
         }
         Ok(())
     }
@@ -62,12 +62,10 @@ impl Timings {
 fn write(
     metric: &mut MetricEncoder<'_>,
     queue: &str,
-    kind: Option<&str>,
+    kind: &str,
     histogram: &Histogram,
 ) -> std::fmt::Result {
-    let mut labels = vec![("queue", queue)];
-    labels.extend(kind.map(|kind| ("kind", kind)));
-    histogram.encode(metric.encode_family(&labels)?)
+    histogram.encode(metric.encode_family(&[("queue", queue), ("kind", kind)])?)
 }
 
 #[cfg(test)]
@@ -96,10 +94,10 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_labels_only_if_asked_for_and_series_beyond_the_limit_are_one() {
+    fn each_pair_of_queue_and_kind_has_a_series_and_those_beyond_the_limit_are_one() {
         let kinds: Vec<Kind> = ["a", "b"].map(|name| Kind::new(name).unwrap()).into();
-        let fill = |by_kind: bool, queues: usize| {
-            let timings = Timings::new(by_kind);
+        let fill = |queues: usize| {
+            let timings = Timings::default();
             for n in 0..queues {
                 let queue = QueueName::new(&format!("q{n:05}")).unwrap();
                 for kind in &kinds {
@@ -108,12 +106,11 @@ mod tests {
             }
             counts(timings)
         };
-        assert_eq!(fill(false, 1), ["t_count{queue=\"q00000\"} 2"]);
         let both =
             ["t_count{queue=\"q00000\",kind=\"a\"} 1", "t_count{queue=\"q00000\",kind=\"b\"} 1"];
-        assert_eq!(fill(true, 1), both);
-        let many = fill(false, METRIC_TIMINGS + 3);
+        assert_eq!(fill(1), both);
+        let many = fill(METRIC_TIMINGS / 2 + 3);
         assert_eq!(many.len(), METRIC_TIMINGS + 1);
-        assert_eq!(many.last().unwrap(), "t_count{queue=\"_other\"} 6");
+        assert_eq!(many.last().unwrap(), "t_count{queue=\"_other\",kind=\"_other\"} 6");
     }
 }

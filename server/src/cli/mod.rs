@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::cli::commands::{
-    about, backup, config, dlq, doctor, enqueue, jobs, list, migrate, queue, restore, show, status,
-    top, wait, worker,
+    about, backup, bulk, config, copy, dlq, doctor, enqueue, errors, history, jobs, list, migrate,
+    queue, restore, show, status, top, wait, worker,
 };
 
 use crate::store::{StoreParser, StoreUrl};
@@ -41,34 +41,38 @@ const TEMPLATE: &str = "\
 {usage-heading} {usage}
 
 Server:
-  serve        Serve the HTTP API; the command if none is given
-  worker       Worker processes: start, list, stop
+  serve        Start the server (the default command)
+  worker       Start, list and stop worker processes
 
 Jobs:
-  enqueue      Add a job, or many from a file
+  enqueue      Enqueue a job, or many from a file
   list         List jobs, newest first
   show         Show a job with its attempts and the ends of their output
-  explain      Say why a job is where it is
+  explain      Show why a job is in its state
   wait         Wait until a job is done, failed or cancelled
-  cancel       Do not run jobs, or stop them
+  cancel       Cancel queued or running jobs
   retry        Run failed or cancelled jobs again
-  delete       Forget finished jobs
-  dlq          Dead letters: list, retry, purge
+  delete       Delete finished jobs
+  dlq          List, retry and purge dead letters
+  errors       List and show groups of dead letters with the same error
+  bulk         Retry, cancel or delete many jobs in one action; list, stop
 
 Queues:
-  queue        List, pause, resume, set
+  queue        List, pause, resume, configure and delete queues
 
 Upkeep:
   status       Show counts, rates, workers, size and health on one screen
+  history      Show counts, backlog and latencies over time
   top          Show a live screen of queues, running jobs, dead letters and workers
-  config       Settings: list, get, set, unset
-  doctor       Check whether the store agrees with itself
-  backup       Copy the store, also while it is in use
-  restore      Put a backup in the place of the store
-  migrate      Bring the schema of the store to the version of this program
+  config       List, get, set and unset settings
+  doctor       Check the store for inconsistencies
+  backup       Copy the store while it is in use
+  restore      Replace the store with a backup
+  migrate      Migrate the schema of the store to this version
+  copy         Move everything to another store of any kind
 
 This program:
-  completions  Print the completions of a shell
+  completions  Print shell completions
   version      Print the version
   help         Print this, or the help of a command
 
@@ -86,7 +90,7 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict, 5 not allowed, 6 u
 124 timed out (wait). An environment variable that is empty counts as not set.
 The token for a server is read from the environment variable WINDLASS_TOKEN.";
 
-/// Whom a command works with, and how it answers.
+/// The store or server that a command uses, and the format of its output.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Target {
@@ -125,7 +129,7 @@ pub(crate) struct Target {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve the HTTP API; the command if none is given.
+    /// Start the server (the default command).
     Serve(Box<ServeArgs>),
     Enqueue(Box<enqueue::EnqueueArgs>),
     List(list::ListArgs),
@@ -135,16 +139,20 @@ pub(crate) enum Command {
     Cancel(jobs::CancelArgs),
     Retry(jobs::RetryArgs),
     Delete(jobs::DeleteArgs),
+    Bulk(bulk::BulkArgs),
     Dlq(dlq::DlqArgs),
+    Errors(errors::ErrorsArgs),
     Queue(queue::QueueArgs),
     Worker(Box<worker::WorkerArgs>),
     Status(status::StatusArgs),
+    History(history::HistoryArgs),
     Top(top::TopArgs),
     Config(config::ConfigArgs),
     Doctor(doctor::DoctorArgs),
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
     Migrate(migrate::MigrateArgs),
+    Copy(Box<copy::CopyArgs>),
     Completions(about::CompletionsArgs),
     /// Print the version.
     #[command(after_help = "Examples:\n  windlass version --json")]

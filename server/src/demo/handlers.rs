@@ -1,15 +1,12 @@
-//! What the jobs of the demo do: they take a while, and some fail.
+//! What the jobs of the demo do: they take a while, and some fail with the errors of their trade.
 
 use std::time::Duration;
 
+use serde_json::Value;
 use windlass_core::store::Store;
 use windlass_runtime_tokio::{Builder, Context, JobError};
 
 use super::random;
-
-/// The kinds of the demo, the frequent ones more often.
-pub(crate) const KINDS: [&str; 8] =
-    ["email", "email", "email", "thumbnail", "thumbnail", "report", "flaky", "poison"];
 
 pub(crate) fn register<S>(builder: Builder<S>) -> Builder<S>
 where
@@ -17,26 +14,61 @@ where
     S::Reader: Send + 'static,
 {
     builder
-        .handler("email", |number: u32, _: Context| async move {
+        .handler("email", |job: Value, _: Context| async move {
             takes(30, 200).await;
-            fails(number, 20, "the mail server does not answer")
+            if number(&job, "order").is_multiple_of(20) && random(4) > 0 {
+                let to = text(&job, "to");
+                return Err(JobError::retry(format!(
+                    "mx{}.example.net: 451 4.7.1 mailbox {to} is busy, try again in {} s",
+                    random(3) + 1,
+                    30 + random(60)
+                )));
+            }
+            Ok(())
         })
-        .handler("thumbnail", |number: u32, _: Context| async move {
+        .handler("thumbnail", |job: Value, _: Context| async move {
             takes(100, 600).await;
-            fails(number, 50, "the picture is being uploaded still")
+            if number(&job, "upload").is_multiple_of(40) && random(4) > 0 {
+                let object = text(&job, "object");
+                return Err(JobError::retry(format!(
+                    "GET https://cdn.example.net{object}: answered 404 after {} ms",
+                    80 + random(900)
+                )));
+            }
+            Ok(())
         })
-        .handler("report", |number: u32, _: Context| async move {
+        .handler("report", |job: Value, _: Context| async move {
             takes(1_000, 3_000).await;
-            Ok::<_, JobError>(serde_json::json!({ "pages": number }))
+            Ok::<_, JobError>(serde_json::json!({ "pages": 4 + number(&job, "account") % 60 }))
         })
-        .handler("flaky", |_: u32, _: Context| async move {
+        .handler("import", |job: Value, _: Context| async move {
+            takes(400, 900).await;
+            Ok::<_, JobError>(serde_json::json!({ "rows": number(&job, "rows") }))
+        })
+        .handler("sync", |_: Value, _: Context| async move {
+            takes(10, 100).await;
+            Ok::<_, JobError>(())
+        })
+        .handler("push", |job: Value, _: Context| async move {
             takes(50, 300).await;
-            fails(random(3), 2, "the printer is on fire")
+            if random(3) == 0 {
+                let url = text(&job, "url");
+                return Err(JobError::retry(format!(
+                    "POST {url}: no answer from 10.0.4.{}:443 within 30 s (request {:08x})",
+                    16 + random(4),
+                    random(u32::MAX)
+                )));
+            }
+            Ok(())
         })
-        .handler("poison", |number: u32, _: Context| async move {
+        .handler("invoice", |job: Value, _: Context| async move {
             takes(10, 50).await;
-            if number.is_multiple_of(4) {
-                return Err(JobError::permanent("no amount of retrying will read this payload"));
+            // Decimal commas are in invoices of the old template.
+            if text(&job, "amount").contains(',') {
+                let (id, amount) = (text(&job, "invoice"), text(&job, "amount"));
+                return Err(JobError::permanent(format!(
+                    "invoice {id}: amount \"{amount}\" is not a number"
+                )));
             }
             Ok(())
         })
@@ -47,10 +79,10 @@ async fn takes(at_least_ms: u32, at_most_ms: u32) {
     tokio::time::sleep(Duration::from_millis(millis.into())).await;
 }
 
-/// Fails for one number in so many, the first attempts only by chance.
-fn fails(number: u32, one_in: u32, why: &str) -> Result<(), JobError> {
-    if number.is_multiple_of(one_in) && random(4) > 0 {
-        return Err(JobError::retry(why));
-    }
-    Ok(())
+fn text<'a>(job: &'a Value, name: &str) -> &'a str {
+    job[name].as_str().unwrap_or_default()
+}
+
+fn number(job: &Value, name: &str) -> u64 {
+    job[name].as_u64().unwrap_or_default()
 }

@@ -12,16 +12,16 @@ use thiserror::Error;
 
 use crate::api::problem::{self, Problem};
 
-/// What a token allows.
+/// The routes that a token may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
-    /// To look.
+    /// Every GET but `/doctor`, `/backup` and `/jobs/{id}/lease`.
     Read,
-    /// To add jobs.
+    /// `POST /jobs` and `POST /jobs/batch`.
     Enqueue,
-    /// To poll and to report.
+    /// Polls, reports and heartbeats.
     Work,
-    /// Everything.
+    /// Includes all other scopes.
     Admin,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum TokenError {
 /// The shortest secret that is taken.
 const SHORTEST: usize = 16;
 
-/// Who made a request.
+/// A client by its token, or the local user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// The token's name; `None` where no tokens are configured.
@@ -69,8 +69,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Somebody on this machine, where no tokens are configured.
-    pub(crate) fn anybody() -> Self {
+    /// A caller on this machine, where no tokens are configured.
+    pub(crate) fn anonymous() -> Self {
         Self { name: None, scopes: vec![Scope::Admin] }
     }
 
@@ -110,8 +110,8 @@ struct Token {
     scopes: Vec<Scope>,
 }
 
-/// The tokens that are taken; if there are none, everybody may do everything. They can be replaced
-/// while requests are served.
+/// The tokens that are taken; if there are none, every caller may do everything. They can be
+/// replaced while requests are served.
 #[derive(Default)]
 pub(crate) struct Tokens(RwLock<Vec<Token>>);
 
@@ -160,10 +160,10 @@ impl Tokens {
         self.tokens().is_empty()
     }
 
-    /// Who makes this request.
+    /// The client of this request; a problem if its token is missing or wrong.
     pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         if self.is_empty() {
-            return Ok(Caller::anybody());
+            return Ok(Caller::anonymous());
         }
         let refused = |detail| Problem::new(problem::UNAUTHORIZED, detail);
         let mut values = headers.get_all(AUTHORIZATION).iter();
@@ -177,7 +177,7 @@ impl Tokens {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(refused("send the token as `Authorization: Bearer TOKEN`"));
         }
-        self.find(&sha256(secret.trim())).ok_or_else(|| refused("the token is not known here"))
+        self.find(&sha256(secret.trim())).ok_or_else(|| refused("the token is unknown"))
     }
 
     /// Looks at every token, so that the time it takes tells nothing about which one fits.

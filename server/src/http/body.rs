@@ -1,4 +1,4 @@
-//! What answers are made of: bytes at once, or a stream. The connection is told what became of it.
+//! What answers are made of: bytes at once, or a stream. The connection learns whether it was sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,12 +15,14 @@ use crate::http::connection::Conn;
 #[derive(Debug)]
 pub(crate) struct Body {
     content: Content,
+    /// Whether it holds its share of the memory for answers.
+    has_room: bool,
     conn: Option<Arc<Conn>>,
 }
 
 #[derive(Debug)]
 enum Content {
-    /// Everything at once.
+    /// All of it in one frame; `None` once it was sent.
     Full(Option<Bytes>),
     /// Bytes as they come; it ends when the sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
@@ -29,21 +31,27 @@ enum Content {
 impl Body {
     pub(crate) fn full(bytes: Bytes) -> Self {
         let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
-        Self { content: Content::Full(bytes), conn: None }
+        Self { content: Content::Full(bytes), has_room: false, conn: None }
     }
 
     pub(crate) fn stream(receiver: mpsc::Receiver<Bytes>) -> Self {
-        Self { content: Content::Stream(receiver), conn: None }
+        Self { content: Content::Stream(receiver), has_room: false, conn: None }
     }
 
     /// The same, holding this room until the last of its bytes is gone: also while they wait in the
     /// connection, when the body itself has ended.
-    pub(crate) fn holding(mut self, room: OwnedSemaphorePermit) -> Self {
-        if let Content::Full(bytes) = &mut self.content {
+    pub(crate) fn holding(mut self, room: Option<OwnedSemaphorePermit>) -> Self {
+        self.has_room = true;
+        if let (Content::Full(bytes), Some(room)) = (&mut self.content, room) {
             let held = bytes.take().map(|bytes| Held { bytes, _room: room });
             *bytes = held.map(Bytes::from_owner);
         }
         self
+    }
+
+    /// Whether [`holding`](Self::holding) gave it room, or it is too small to need any.
+    pub(crate) fn has_room(&self) -> bool {
+        self.has_room
     }
 
     /// The bytes of a body that was made of bytes.

@@ -48,7 +48,7 @@ pub(crate) enum Phase {
 
 impl Conn {
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
-        // A new connection is expected to say something soon.
+        // A new connection must send a request within `head_read`.
         let (phase, since) = (Phase::Head, Instant::now());
         let state = State { phase, since, claims: Vec::new(), handed_over: false, ended: false };
         Arc::new(Self { state: Mutex::new(state), limits })
@@ -80,6 +80,11 @@ impl Conn {
         let mut state = self.state();
         state.claims.extend(tokens);
         state.handed_over = false;
+    }
+
+    /// These claims are left out of the answer: the caller gives them back.
+    pub(crate) fn withdrawn(&self, tokens: &[LeaseToken]) {
+        self.state().claims.retain(|claim| !tokens.contains(claim));
     }
 
     /// The last bytes of that answer are with the connection, though not yet with the socket.

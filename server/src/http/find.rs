@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn another_method_is_told_which_there_are() {
+    fn another_method_is_answered_with_the_allowed_ones() {
         let found = Routes::new().find(&Method::PATCH, "/jobs");
         assert!(matches!(found, Found::OtherMethods(methods) if methods == "POST, GET"));
         assert!(matches!(Routes::new().find(&Method::GET, "/nowhere"), Found::Nothing));

@@ -32,12 +32,12 @@ impl Hosts {
     }
 }
 
-/// Refuses requests that another web site has made somebody's browser send.
+/// Refuses requests that a page of another web site makes a browser send.
 pub(crate) fn check(method: &Method, headers: &HeaderMap, hosts: &Hosts) -> Result<(), Problem> {
     let host = host(headers)?;
     if !hosts.include(name_of(host)) {
-        let detail = "the `Host` header names another server; if this one goes by that name, \
-                      start it with --host NAME";
+        let detail = "the `Host` header names another server; if that is a name of this \
+                      server, start it with --host NAME";
         return Err(Problem::new(problem::MISDIRECTED, detail));
     }
     if let Some(origin) = headers.get(ORIGIN) {
@@ -49,7 +49,7 @@ pub(crate) fn check(method: &Method, headers: &HeaderMap, hosts: &Hosts) -> Resu
     }
     let Some(site) = headers.get("sec-fetch-site") else { return Ok(()) };
     let ours = site == "same-origin" || site == "none";
-    // Somebody may follow a link to a page here; the answer stays out of the other site's reach.
+    // A person may follow a link to a page here; the answer stays out of the other site's reach.
     let follows = *method == Method::GET
         && headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate");
     if ours || follows { Ok(()) } else { Err(cross_site()) }

@@ -10,10 +10,18 @@ pub(crate) const HEAD_BYTES: usize = 16 * 1024;
 pub(crate) const HEADERS: usize = 64;
 /// Deepest nesting of a payload or a result.
 pub(crate) const JSON_DEPTH: usize = 128;
-/// Jobs on a page of a list, unless somebody says otherwise; and at most.
+/// Jobs on a page of a list, by default and at most.
 pub(crate) const PAGE: (usize, usize) = (50, 1_000);
 /// Bytes of payloads and results after which a page of a list ends early.
 pub(crate) const PAGE_BYTES: usize = 8 * 1024 * 1024;
+/// Rows that one search looks at.
+pub(crate) const SEARCH_ROWS: usize = 20_000;
+/// How long one search looks.
+pub(crate) const SEARCH_TIME: Duration = Duration::from_millis(200);
+/// Bytes of documents that one search reads.
+pub(crate) const SEARCH_BYTES: usize = 64 * 1024 * 1024;
+/// Characters of a text that is searched for.
+pub(crate) const SEARCH_TEXT: usize = 200;
 /// Jobs that one poll may claim.
 pub(crate) const POLL_JOBS: i64 = 1_000;
 /// Longest that a poll waits, in milliseconds.
@@ -30,7 +38,7 @@ pub(crate) const METRIC_QUEUES: usize = 1_000;
 pub(crate) const METRIC_TIMINGS: usize = 200;
 /// Events that can be replayed to a client that comes back.
 pub(crate) const EVENT_WINDOW: usize = 10_000;
-/// Connections that are told that there are too many, at once; further ones are just closed.
+/// Connections answered 503 at once, beyond the limit; further ones are just closed.
 pub(crate) const REFUSALS: usize = 64;
 /// Bodies that are being served, all together, in KiB; a single one is always taken.
 pub(crate) const BODIES_KIB: usize = 256 * 1024;
@@ -45,9 +53,9 @@ pub(crate) const SMALL_ANSWER_KIB: usize = 64;
 pub(crate) struct Limits {
     /// Bytes of a body.
     pub(crate) body: usize,
-    /// Bytes of a body with many jobs or reports.
+    /// Maximum size of a batch of jobs or reports, in bytes.
     pub(crate) batch_body: usize,
-    /// Connections at once.
+    /// Maximum number of connections.
     pub(crate) connections: usize,
     /// For the head of a request, from its first byte.
     pub(crate) head_read: Duration,

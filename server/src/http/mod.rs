@@ -5,7 +5,9 @@ pub(crate) mod body;
 pub(crate) mod connection;
 pub(crate) mod find;
 pub(crate) mod guard;
+pub(crate) mod gzip;
 pub(crate) mod limits;
+pub(crate) mod room;
 pub(crate) mod router;
 pub(crate) mod tls;
 pub(crate) mod ui;
@@ -57,7 +59,7 @@ pub(crate) async fn serve(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "no connection could be accepted");
+                tracing::warn!(%error, "cannot accept a connection; retrying");
                 tokio::time::sleep(BREATHER).await;
                 continue;
             }
@@ -79,16 +81,17 @@ pub(crate) async fn serve(
     let _ = ended.recv().await;
 }
 
-/// Tells a client that there are too many, without reading what it asks.
+/// Answers 503 without reading the request: there are too many connections.
 async fn refuse(mut stream: TcpStream, limit: usize, _permit: OwnedSemaphorePermit) {
-    let detail =
-        format!("there are {limit} connections already, as many as may be; try again shortly");
+    let detail = format!(
+        "the connection limit ({limit}) is reached; try again shortly, or raise --max-connections"
+    );
     let answer = Problem::new(problem::OVERLOADED, detail).into_bytes();
     let writing = async {
         stream.write_all(&answer).await?;
         stream.shutdown().await
     };
-    // A client that does not listen is not waited for.
+    // A client that does not read is not waited for.
     let _ = timeout(Duration::from_secs(1), writing).await;
 }
 
@@ -150,18 +153,18 @@ where
     let mut connection = pin!(connection);
     let mut alarm = pin!(sleep_until(Instant::now()));
     let mut closing = pin!(app.closing.reached(Stage::Closing));
-    let mut told = false;
+    let mut is_closing = false;
     std::future::poll_fn(|cx| {
-        if !told && closing.as_mut().poll(cx).is_ready() {
-            told = true;
+        if !is_closing && closing.as_mut().poll(cx).is_ready() {
+            is_closing = true;
             connection.as_mut().graceful_shutdown();
         }
         if let Poll::Ready(result) = connection.as_mut().poll(cx) {
             return Poll::Ready(result.map_err(io::Error::other));
         }
         let Some((deadline, phase)) = conn.deadline() else { return Poll::Pending };
-        // An alarm that is set too early is put off when it goes off: most never do, and setting
-        // one for every request costs more than looking once in a while.
+        // The timer is reset lazily: most deadlines never fire, and setting it for every request
+        // costs more than checking the time when it does.
         if alarm.deadline() > deadline {
             alarm.as_mut().reset(deadline);
         }
@@ -180,8 +183,8 @@ where
     .await
 }
 
-/// Gives back claims that their client never saw. What cannot be given back expires.
-async fn give_back(app: &App, tokens: Vec<LeaseToken>) {
+/// Releases claims whose answer was not delivered. Those that cannot be released expire.
+pub(crate) async fn give_back(app: &App, tokens: Vec<LeaseToken>) {
     if tokens.is_empty() {
         return;
     }
@@ -189,8 +192,11 @@ async fn give_back(app: &App, tokens: Vec<LeaseToken>) {
     let release = |token| Settle { token, verdict: Verdict::Release };
     let Ok(queue) = app.queue() else { return };
     match queue.settle_many(tokens.into_iter().map(release).collect()).await {
-        Ok(_) => tracing::info!(count, "claims could not be delivered and were given back"),
-        Err(error) => tracing::warn!(count, %error, "undelivered claims must expire"),
+        Ok(_) => tracing::info!(count, "undelivered claims were released"),
+        Err(error) => {
+            let what = "cannot release undelivered claims; their leases will expire";
+            tracing::warn!(count, %error, "{what}");
+        }
     }
 }
 

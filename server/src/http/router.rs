@@ -27,7 +27,7 @@ use crate::http::auth::{Caller, Scope};
 use crate::http::body::Body;
 use crate::http::connection::Conn;
 use crate::http::find::{Found, Routes};
-use crate::http::{guard, limits};
+use crate::http::{guard, gzip, limits};
 
 /// An answer, or why there is none.
 pub(crate) type Answer = Result<Response<Body>, Problem>;
@@ -99,6 +99,8 @@ pub(crate) async fn answer(
     let found = routes.find(&method, request.uri().path());
     let label = found.path();
     let mut token = None;
+    // Only what reads: jobs that a poll claims count as delivered by the bytes of its answer.
+    let zip = matches!(method, Method::GET | Method::HEAD) && gzip::is_taken(request.headers());
     let serving = serve(Arc::clone(&app), found, Arc::clone(&conn), peer, request, &mut token);
     let answer = caught(serving).await.unwrap_or_else(|| {
         let detail = format!("this is a bug; the log of the server has it under {id}");
@@ -111,7 +113,7 @@ pub(crate) async fn answer(
             (problem.into_response(), Some(why))
         }
     };
-    let mut response = match with_room(&app, &method, response) {
+    let mut response = match app.answer_room.fit(&method, response, zip).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     };
@@ -126,34 +128,6 @@ pub(crate) async fn answer(
         started,
     );
     Ok(response.map(|body| body.on(conn)))
-}
-
-/// Gives a large answer its share of the memory for answers, until its last byte is with the
-/// socket. Without room what only reads is refused. What has changed something is answered in any
-/// case: its size is bounded by that of its request.
-fn with_room(
-    app: &App,
-    method: &Method,
-    response: Response<Body>,
-) -> Result<Response<Body>, Problem> {
-    let length = response.body().size_hint().exact().unwrap_or(0);
-    let kib = usize::try_from(length.div_ceil(1024)).unwrap_or(usize::MAX);
-    if kib <= limits::SMALL_ANSWER_KIB {
-        return Ok(response);
-    }
-    let permits = u32::try_from(kib.min(limits::ANSWERS_KIB)).unwrap_or(u32::MAX);
-    match Arc::clone(&app.answer_room).try_acquire_many_owned(permits) {
-        Ok(room) => Ok(response.map(|body| body.holding(room))),
-        Err(_) if *method != Method::GET => Ok(response),
-        Err(_) => {
-            let most = limits::ANSWERS_KIB / 1024;
-            let detail = format!(
-                "answers that wait for slow readers fill {most} MiB already; try again shortly, or \
-                 ask for less with `limit`"
-            );
-            Err(Problem::new(problem::OVERLOADED, detail))
-        }
-    }
 }
 
 /// What the log says about a request.
@@ -269,7 +243,7 @@ pub(crate) async fn answer_here(
     }
     check_body(route.body, &body)?;
     let (peer, headers, query) = (IpAddr::V4(Ipv4Addr::LOCALHOST), HeaderMap::new(), query.into());
-    let (caller, room) = (Some(Caller::anybody()), None);
+    let (caller, room) = (Some(Caller::anonymous()), None);
     let head = false;
     (route.run)(Call { app, conn, peer, caller, headers, head, body, room, params, query }).await
 }
@@ -283,7 +257,7 @@ fn taken(found: Found) -> Result<(&'static Route, Vec<String>), Problem> {
             Err(Problem::new(problem::METHOD_NOT_ALLOWED, detail).allowing(methods))
         }
         Found::Nothing => {
-            let detail = "there is no such path; GET /openapi.json lists them all";
+            let detail = "no such path; GET /openapi.json lists all paths";
             Err(Problem::new(problem::NOT_FOUND, detail))
         }
     }
@@ -322,7 +296,7 @@ async fn read_body(
     if expected > limit as u64 {
         return Err(too_large(limit));
     }
-    // Refused before it is read, so that nobody sends megabytes to hear it.
+    // Refused before it is read, so that no client sends megabytes to be refused.
     let absent = body.is_end_stream();
     if !absent || kind == BodyKind::Json || kind == BodyKind::Batch {
         content_type(headers)?;
@@ -352,7 +326,11 @@ async fn collect(
         let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
         let Some(frame) = frame else { return Ok((bytes.freeze(), room)) };
         let frame = frame.map_err(|error| {
-            Problem::new(problem::BAD_REQUEST, format!("the body broke off: {error}")).closing()
+            Problem::new(
+                problem::BAD_REQUEST,
+                format!("cannot read the request body: {error}; send it again"),
+            )
+            .closing()
         })?;
         let Ok(data) = frame.into_data() else { continue };
         let length = bytes.len() + data.len();
@@ -373,7 +351,8 @@ fn more_room(app: &App, kib: usize) -> Result<OwnedSemaphorePermit, Problem> {
     let permits = u32::try_from(kib).unwrap_or(u32::MAX);
     Arc::clone(&app.body_room).try_acquire_many_owned(permits).map_err(|_| {
         let most = limits::BODIES_KIB / 1024;
-        let detail = format!("the bodies of requests fill {most} MiB already; try again shortly");
+        let detail =
+            format!("request bodies use all {most} MiB reserved for them; try again shortly");
         Problem::new(problem::OVERLOADED, detail).closing()
     })
 }

@@ -42,7 +42,7 @@ impl fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Reads both files.
+    /// Reads both files; refused if they cannot be used together.
     pub(crate) fn load(chain: &Path, key: &Path) -> Result<Arc<Self>, TlsError> {
         let current = RwLock::new(Arc::new(pair(chain, key)?));
         Ok(Arc::new(Self { chain: chain.into(), key: key.into(), current }))

@@ -2,18 +2,16 @@
 //! hold no data, so they need no token. Everything they show comes from the API.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 use flate2::Compression;
-use flate2::write::GzEncoder;
-use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, VARY};
+use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, Response};
 use ring::digest::{Context, SHA256};
 
 use crate::http::body::Body;
-use crate::http::router;
+use crate::http::{gzip, router};
 
 /// The shell. `{build}` and `{modules}` are filled in when the server starts.
 const INDEX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/ui/index.html"));
@@ -27,10 +25,9 @@ macro_rules! embedded {
 /// Every other file. A test of the style compares this with the folder.
 const FILES: &[(&str, &[u8])] = embedded! {
     "app.css" "icon.svg"
-    "actions.js" "api.js" "app.js" "auth.js" "chart.js" "dialog.js" "dom.js" "empty.js"
-    "filter.js" "format.js" "json.js" "keys.js" "live.js" "page_job.js" "page_jobs.js"
-    "page_overview.js" "page_queue.js" "page_queues.js" "page_settings.js" "page_workers.js"
-    "parts.js" "prefs.js" "queue_form.js" "queue_table.js" "route.js" "shell.js"
+    "actions.js" "api.js" "app.js" "bulk.js" "chart.js" "dom.js" "live.js"
+    "page_errors.js" "page_job.js" "page_jobs.js" "page_overview.js" "page_queue.js"
+    "page_queues.js" "page_settings.js" "page_workers.js" "parts.js" "route.js"
 };
 
 /// An address that is used for ever: its content never changes.
@@ -53,19 +50,15 @@ impl File {
             "html" => "text/html; charset=utf-8",
             _ => "text/javascript; charset=utf-8",
         };
-        let gzip = compressed(&plain);
+        let gzip = gzip::compressed(&plain, Compression::best());
         Self { name, content_type, plain, gzip }
     }
 
     fn response(&self, asked: &HeaderMap) -> Response<Body> {
-        let zipped = takes_gzip(asked);
+        let zipped = gzip::is_taken(asked);
         let bytes = if zipped { &self.gzip } else { &self.plain };
         let mut response = router::text(self.content_type, bytes.clone());
-        let headers = response.headers_mut();
-        headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
-        if zipped {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
+        gzip::mark(response.headers_mut(), zipped);
         response
     }
 }
@@ -113,28 +106,12 @@ fn extension(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(_, end)| end)
 }
 
-fn compressed(bytes: &[u8]) -> Bytes {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
-    written.expect("a vector takes every byte").into()
-}
-
-/// Whether a client takes gzip: it names it, and does not exclude it with a weight of zero.
-fn takes_gzip(asked: &HeaderMap) -> bool {
-    let accepted = asked.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
-    accepted.unwrap_or_default().split(',').any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        let weight = weight.trim().strip_prefix("q=").and_then(|text| text.parse::<f32>().ok());
-        name.trim().eq_ignore_ascii_case("gzip") && weight.is_none_or(|weight| weight > 0.0)
-    })
-}
-
 /// The build of the dashboard that this server holds.
 pub(crate) fn build() -> &'static str {
     &UI.build
 }
 
-/// The shell.
+/// The page at `/`, which loads the other files.
 pub(crate) fn index(asked: &HeaderMap) -> Response<Body> {
     UI.index.response(asked)
 }
@@ -151,6 +128,8 @@ pub(crate) fn file(build: &str, name: &str, asked: &HeaderMap) -> Option<Respons
 mod tests {
     use std::collections::BTreeSet;
     use std::io::Read;
+
+    use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! The flags of the built-in kinds, and what they mean.
+//! The flags of the built-in kinds, and the settings made from them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,11 +16,11 @@ use crate::cli::duration;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Built-in kinds")]
 pub(crate) struct KindArgs {
-    /// A program that may be enqueued over HTTP as {"argv":["PROGRAM",...]}, written the same way;
-    /// may be given again. Without it, jobs of the kind command come from the command line only.
+    /// Program that may be enqueued over HTTP as {"argv":["PROGRAM",...]}, written the same way;
+    /// may be repeated. Without it, jobs of the kind command come from the command line only.
     #[arg(long, env = "WINDLASS_ALLOW_COMMAND", value_delimiter = ',', value_name = "PROGRAM")]
     pub(crate) allow_command: Vec<String>,
-    /// The variables of the environment that commands see, beside those about their job.
+    /// Environment variables that commands see, beside those of their job.
     #[arg(
         long,
         env = "WINDLASS_COMMAND_ENV",
@@ -29,44 +29,44 @@ pub(crate) struct KindArgs {
         default_value = "PATH,HOME,USER,LOGNAME,SHELL,LANG,LC_ALL,TZ,TMPDIR"
     )]
     pub(crate) command_env: Vec<String>,
-    /// How long a command that must end has between TERM and KILL; at most 20s.
+    /// Time between TERM and KILL for a command that must end; at most 20s.
     #[arg(long, env = "WINDLASS_COMMAND_GRACE", default_value = "5s", value_parser = grace)]
     pub(crate) command_grace: Duration,
-    /// Seconds of CPU time that each process of a command may use; unlimited if not given.
+    /// CPU time limit of each process of a command, in seconds; unlimited by default.
     #[arg(long, env = "WINDLASS_COMMAND_CPU_SECONDS", value_name = "SECONDS",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) command_cpu_seconds: Option<u64>,
-    /// Bytes of address space that each process of a command may use, at least 64 MiB; unlimited if
-    /// not given.
+    /// Address space limit of each process of a command, in bytes, at least 64 MiB; unlimited by
+    /// default.
     #[arg(long, env = "WINDLASS_COMMAND_MEMORY", value_name = "BYTES",
         value_parser = clap::value_parser!(u64).range(64 * 1024 * 1024..))]
     pub(crate) command_memory: Option<u64>,
-    /// Files that each process of a command may have open.
+    /// Limit of open files of each process of a command.
     #[arg(long, env = "WINDLASS_COMMAND_OPEN_FILES", value_name = "FILES", default_value_t = 1024,
         value_parser = clap::value_parser!(u64).range(16..))]
     pub(crate) command_open_files: u64,
-    /// A file of secrets that webhooks are signed with, one per line: `whsec_` and base64, or any
+    /// File of secrets that webhooks are signed with, one per line: `whsec_` and base64, or any
     /// text; with several, each signs. More may be in the environment variable
     /// `WINDLASS_WEBHOOK_SECRET`.
     #[arg(long, env = "WINDLASS_WEBHOOK_SECRET_FILE", value_name = "FILE")]
     pub(crate) webhook_secret_file: Option<PathBuf>,
-    /// Addresses that webhooks may reach beside public ones, like 10.1.0.0/16; may be given again.
+    /// Addresses that webhooks may reach beside public ones, like 10.1.0.0/16; may be repeated.
     #[arg(long, env = "WINDLASS_WEBHOOK_ALLOW", value_delimiter = ',', value_name = "CIDR")]
     pub(crate) webhook_allow: Vec<Block>,
-    /// Lets webhooks reach every address, this machine and private networks included.
+    /// Let webhooks reach every address, including this machine and private networks.
     #[arg(long, env = "WINDLASS_WEBHOOK_ALLOW_PRIVATE", value_parser = BoolishValueParser::new())]
     pub(crate) webhook_allow_private: bool,
-    /// For a connection to a receiver to be made.
+    /// Time limit for connecting to a receiver.
     #[arg(long, env = "WINDLASS_WEBHOOK_CONNECT_TIMEOUT", default_value = "10s",
         value_parser = duration)]
     pub(crate) webhook_connect_timeout: Duration,
-    /// For a receiver to answer, all in all.
+    /// Time limit for the whole answer of a receiver.
     #[arg(long, env = "WINDLASS_WEBHOOK_TIMEOUT", default_value = "30s", value_parser = duration)]
     pub(crate) webhook_timeout: Duration,
 }
 
 impl KindArgs {
-    /// What the flags mean, with the environment of this process.
+    /// Makes the settings from the flags and the environment of this process.
     pub(crate) fn settings(
         &self,
         env: impl Fn(&str) -> Option<OsString>,

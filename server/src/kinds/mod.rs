@@ -1,5 +1,5 @@
-//! The kinds that Windlass runs itself. Whoever runs them (`serve`, a worker process) makes
-//! `KindSettings` once and registers them here.
+//! The kinds that Windlass runs itself. The process that runs them (`serve`, a worker process)
+//! makes `KindSettings` once and registers them here.
 
 mod args;
 pub(crate) mod command;
@@ -16,30 +16,27 @@ use windlass_runtime_tokio::{Builder, Context, IntoVerdict};
 
 pub(crate) use args::KindArgs;
 
-/// The names of these kinds.
 pub(crate) const BUILT_IN: [&str; 3] = ["command", "webhook", noop::NOOP];
 
-/// How the built-in kinds are run.
+/// Settings of the built-in kinds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KindSettings {
     pub(crate) command: Arc<command::Settings>,
     pub(crate) webhook: webhook::Settings,
-    /// What may be enqueued over HTTP.
+    /// Programs that may be enqueued over HTTP.
     pub(crate) allowed: command::Allowed,
 }
 
-/// The built-in kinds.
 pub(crate) fn names() -> Vec<Kind> {
     BUILT_IN.iter().filter_map(|name| Kind::new(name).ok()).collect()
 }
 
-/// What a remote worker takes that does not say which kinds: all but those that are run here. One
-/// that does not know them would fail them.
-pub(crate) fn others() -> Kinds {
+/// Kinds of a remote worker that names none: all but the built-in ones, which it would fail.
+pub(crate) fn remote_kinds() -> Kinds {
     Kinds::except(names())
 }
 
-/// Has these kinds run by so many workers; without workers, by nobody.
+/// Registers the built-in kinds with this number of workers; with 0 they are not run.
 pub(crate) fn register<S>(
     builder: Builder<S>,
     workers: usize,
@@ -77,5 +74,5 @@ impl IntoVerdict for Outcome {
     }
 }
 
-/// The longest time a command may be given to end: its lease is kept for so long and a little more.
+/// Maximum of `--command-grace`: a lease is kept a little longer than that.
 pub(crate) const MAX_GRACE: Duration = Duration::from_secs(20);

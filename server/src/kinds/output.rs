@@ -1,4 +1,4 @@
-//! The end of an output. However much comes, at most a few times the limit is held.
+//! The end of an output. Whatever its length, at most a few times the limit is held.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use windlass_core::Excerpt;
 use windlass_core::limits::OUTPUT_BYTES;
 
-/// Bytes that are read at once.
+/// Maximum bytes of one read.
 const CHUNK: usize = 16 * 1024;
 
 /// The latest bytes of an output.
@@ -33,20 +33,20 @@ impl Tail {
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        // Moving the rest down once per so many bytes costs each byte one move at most.
+        // Moving the rest down once per this number of bytes costs each byte one move at most.
         if self.bytes.len() > 2 * OUTPUT_BYTES {
             self.bytes.drain(..self.bytes.len() - OUTPUT_BYTES);
             self.cut = true;
         }
     }
 
-    /// As text: what is not UTF-8 is marked as such.
+    /// The bytes as text; what is not UTF-8 is replaced.
     pub(super) fn excerpt(&self) -> Excerpt {
         let from = self.bytes.len().saturating_sub(OUTPUT_BYTES);
         let cut = self.cut || from > 0;
         let mut kept = &self.bytes[from..];
         if cut {
-            // The rest of a character that was cut in two says nothing.
+            // The rest of a character that was cut in two is dropped.
             let rest = kept.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
             kept = &kept[rest..];
         }

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Ready, StartArgs, this_binary, told_again};
+use super::{Ready, StartArgs, args_with_replacements, this_binary};
 use crate::store::StoreUrl;
 
 /// Starts the supervisor of `args.count` workers, and waits until each is registered. Returns them
@@ -18,7 +18,8 @@ pub(crate) fn detach(url: &StoreUrl, args: &StartArgs) -> Result<(Vec<Ready>, Pa
         log(&path).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     let failed = |error: std::io::Error| format!("no process could be started: {error}");
     let mut command = Command::new(this_binary().map_err(failed)?);
-    command.args(told_again(std::env::args_os().skip(1), &[("--detach", "--detached")]));
+    command
+        .args(args_with_replacements(std::env::args_os().skip(1), &[("--detach", "--detached")]));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().map_err(failed)?;
     let mut workers = Vec::new();

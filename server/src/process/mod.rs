@@ -1,22 +1,24 @@
 //! Worker processes: each a process of its own on the same store, supervised by the one that
 //! started them, so that a crash of one touches no other.
 
+mod dead_workers;
 mod detach;
-mod neighbours;
 mod supervisor;
 mod worker;
 
+pub(crate) use dead_workers::{dead_here, end, end_gone, own_instance};
 pub(crate) use detach::detach;
-pub(crate) use neighbours::{end_gone, own_instance};
 pub(crate) use supervisor::supervise;
 pub(crate) use worker::run;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{LogFormat, duration};
@@ -26,38 +28,39 @@ use crate::settings::{Value, parser};
 /// What a worker process runs, and how it ends.
 #[derive(Debug, Args)]
 pub(crate) struct WorkArgs {
-    /// Jobs that each process runs at once; what the setting `worker_concurrency` says, else 1.
+    /// Maximum number of jobs that each process runs at once; the setting `worker_concurrency` if
+    /// not given.
     #[arg(long, value_name = "JOBS", value_parser = parser("worker_concurrency"))]
     pub(crate) concurrency: Option<Value>,
     /// Run jobs of these queues only.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub(crate) queues: Vec<String>,
-    /// How long running jobs have when the worker is told to stop.
+    /// Time for running jobs to finish after a signal or `worker stop`, like 30s or 1m30s.
     #[arg(long, env = "WINDLASS_DRAIN_TIMEOUT", default_value = "30s", value_parser = duration,
         value_name = "TIME")]
     pub(crate) drain_timeout: Duration,
-    /// How the log is written, on standard error.
+    /// Format of the log on standard error.
     #[arg(long = "log", env = "WINDLASS_LOG", default_value = "text", value_name = "FORMAT")]
     pub(crate) log: LogFormat,
-    /// What is logged: error, warn, info, debug, trace, or a filter.
+    /// Log level: error, warn, info, debug, trace, or a filter like windlass=debug.
     #[arg(long, env = "WINDLASS_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     pub(crate) log_level: String,
     #[command(flatten)]
     pub(crate) kinds: KindArgs,
 }
 
-/// How many worker processes, and where they live.
+/// Number of worker processes, and where they log.
 #[derive(Debug, Args)]
 pub(crate) struct StartArgs {
-    /// How many processes.
+    /// Number of worker processes.
     #[arg(long, default_value_t = 1, value_name = "N",
         value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) count: u16,
-    /// Let them live on when this terminal is closed; it returns once they are registered.
+    /// Run in the background; return once the workers are registered.
     #[arg(long)]
     pub(crate) detach: bool,
-    /// Where they log when detached; beside the store if not given, or in the current
-    /// directory if that is no file.
+    /// Log file of detached workers; workers.log beside the store if not given, or in the current
+    /// directory on PostgreSQL.
     #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
     /// Be the process that was detached.
@@ -67,7 +70,7 @@ pub(crate) struct StartArgs {
     pub(crate) work: WorkArgs,
 }
 
-/// By this variable of the environment a supervisor tells a worker which one has died before it.
+/// Environment variable: id of the dead worker that this process replaces.
 pub(crate) const DEAD_WORKER: &str = "WINDLASS_DEAD_WORKER";
 
 /// What a worker says on standard output, once, when it is registered.
@@ -77,17 +80,40 @@ pub(crate) struct Ready {
     pub(crate) pid: u32,
 }
 
-/// The file that this process runs, even if it was deleted or replaced since the start: then Linux
-/// still runs it by this link.
+/// The program that this process runs, even if its file was deleted or replaced since the start:
+/// then Linux still runs it by this link. For processes that must be of the same version.
 pub(crate) fn this_binary() -> io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     let gone = cfg!(target_os = "linux") && !path.exists();
-    Ok(if gone { "/proc/self/exe".into() } else { path })
+    Ok(if gone { THIS_PROGRAM.into() } else { path })
 }
 
-/// The command line of this process, with other words in some places: another process is told the
-/// very same.
-fn told_again(given: impl Iterator<Item = OsString>, words: &[(&str, &str)]) -> Vec<OsString> {
+/// Leads to the program that this process runs, whether its file still has a name or not.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// What Linux adds to the path of a program whose file was deleted or replaced.
+const DELETED: &str = " (deleted)";
+
+/// The program that is installed where this process was started from: after an upgrade the new one.
+/// If there is none that can be run, [`this_binary`].
+fn installed_binary() -> io::Result<PathBuf> {
+    installed_at(std::env::current_exe()?.as_os_str()).map_or_else(this_binary, Ok)
+}
+
+/// The path of an executable file, without the mark of one that was replaced.
+fn installed_at(path: &OsStr) -> Option<PathBuf> {
+    let path = path.as_bytes();
+    let path = path.strip_suffix(DELETED.as_bytes()).unwrap_or(path);
+    let path = Path::new(OsStr::from_bytes(path));
+    let runs = path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    runs.then(|| path.to_owned())
+}
+
+/// The command line of this process with some words replaced, for another process.
+fn args_with_replacements(
+    given: impl Iterator<Item = OsString>,
+    words: &[(&str, &str)],
+) -> Vec<OsString> {
     let mut words = words.to_vec();
     let mut of_worker = false;
     given
@@ -105,14 +131,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_told_what_its_supervisor_was_told() {
+    fn a_worker_gets_the_arguments_of_its_supervisor() {
         let given = ["--store", "sqlite:start", "worker", "start", "--queues", "start", "--detach"];
-        let told = told_again(given.into_iter().map(Into::into), &[("start", "run")]);
+        let args = args_with_replacements(given.into_iter().map(Into::into), &[("start", "run")]);
         let expected =
             ["--store", "sqlite:start", "worker", "run", "--queues", "start", "--detach"];
-        assert_eq!(told, expected);
+        assert_eq!(args, expected);
         let words = [("--detach", "--detached")];
-        let told = told_again(given.into_iter().map(Into::into), &words);
-        assert_eq!(told.last().unwrap(), "--detached");
+        let args = args_with_replacements(given.into_iter().map(Into::into), &words);
+        assert_eq!(args.last().unwrap(), "--detached");
     }
 }

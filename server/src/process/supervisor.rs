@@ -12,26 +12,28 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{DEAD_WORKER, Ready, StartArgs, this_binary, told_again};
+use super::{DEAD_WORKER, Ready, StartArgs, args_with_replacements, installed_binary};
 use crate::cli::client::Failure;
 use crate::serve::Signals;
 
 /// The wait before a worker that died is started again, at first and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// A worker that lived so long did not die of its start.
+/// Maximum time to end the leases of a worker that died.
+const END: Duration = Duration::from_secs(10);
+/// A worker that ran for this time did not fail to start.
 const SETTLED: Duration = Duration::from_mins(1);
 
-/// What the workers are told, as a number of signals: none, drain, stop at once.
-type Told = watch::Receiver<u8>;
+/// How workers are to stop, as a number of signals: not, drain, at once.
+type StopLevel = watch::Receiver<u8>;
 
 /// Supervises `args.count` workers until all have ended. The exit code is the worst of theirs.
 pub(crate) async fn supervise(args: StartArgs) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::new().map_err(|error| format!("no signal can be heard: {error}"))?;
-    let (tell, told) = watch::channel(0_u8);
+    let mut signals = Signals::new().map_err(|error| format!("cannot handle signals: {error}"))?;
+    let (raise, level) = watch::channel(0_u8);
     let (ready, mut readies) = mpsc::channel(16);
     let mut workers = JoinSet::new();
     for _ in 0..args.count {
-        workers.spawn(keep(told.clone(), ready.clone()));
+        workers.spawn(keep(level.clone(), ready.clone()));
     }
     drop(ready);
     let (mut worst, mut left) = (0_u8, usize::from(args.count));
@@ -59,7 +61,7 @@ pub(crate) async fn supervise(args: StartArgs) -> Result<ExitCode, Failure> {
             }
             Event::Signal(name) => {
                 tracing::info!(reason = name, "stopping the workers");
-                tell.send_modify(|signals| *signals = signals.saturating_add(1));
+                raise.send_modify(|signals| *signals = signals.saturating_add(1));
             }
         }
     }
@@ -72,35 +74,38 @@ enum Event {
     Signal(&'static str),
 }
 
-/// Says on standard output that a worker is there.
+/// Prints on standard output that a worker is registered.
 fn announce(ready: &Ready) {
     let line = serde_json::to_string(ready).unwrap_or_default();
     let mut out = std::io::stdout().lock();
-    // Nobody may be reading.
+    // The reader may be gone.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Whoever waited for the workers leaves now: what would be written for it goes to the log.
+/// The process that waited for the workers exits now: later output goes to the log.
 fn leave_output() {
     let _ = rustix::stdio::dup2_stdout(std::io::stderr());
 }
 
-/// Keeps one worker running until it ends in order, or everybody is told to stop.
-async fn keep(mut told: Told, ready: mpsc::Sender<Ready>) -> u8 {
+/// Keeps one worker running until it ends in order, or all are to stop.
+async fn keep(mut level: StopLevel, ready: mpsc::Sender<Ready>) -> u8 {
     let mut wait = AGAIN.0;
-    // The worker that died, until its successor has taken its leases back.
+    // The worker that runs; then the one that died, until its leases are ended.
     let mut dead = None;
     loop {
         let started = Instant::now();
         let status = match spawn(dead.as_deref()) {
-            Ok(child) => watch(child, &mut told, &ready, &mut dead).await,
+            Ok(child) => watch(child, &mut level, &ready, &mut dead).await,
             Err(error) => {
                 tracing::error!(%error, "a worker could not be started");
                 None
             }
         };
         let code = status.map_or(1, code);
-        let stopping = *told.borrow() > 0;
+        if code == 0 || end_leases(dead.as_deref(), &mut level).await {
+            dead = None;
+        }
+        let stopping = *level.borrow() > 0;
         if stopping || code == 0 {
             return code;
         }
@@ -109,39 +114,70 @@ async fn keep(mut told: Told, ready: mpsc::Sender<Ready>) -> u8 {
         }
         let how = status.map_or_else(|| "unknown".into(), |status| status.to_string());
         let again_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        tracing::warn!(how, again_ms, "a worker died; it is started again");
+        tracing::warn!(how, again_ms, "a worker process died; restarting it");
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            _ = told.wait_for(|told| *told > 0) => return code,
+            _ = level.wait_for(|now| *now > 0) => return code,
         }
         wait = (wait * 2).min(AGAIN.1);
     }
 }
 
-/// Starts a worker, and says whose leases it is to take back: `dead` has ended without doing so.
+/// Ends the leases of a worker that died, by a short-lived process, so that its jobs do not wait
+/// for a successor. Returns whether they are ended. A second signal interrupts it.
+async fn end_leases(dead: Option<&str>, level: &mut StopLevel) -> bool {
+    let Some(dead) = dead else { return true };
+    let ending = async {
+        let mut child = command("end", Some(dead))?.kill_on_drop(true).spawn()?;
+        child.wait().await
+    };
+    let ended = tokio::select! {
+        ended = tokio::time::timeout(END, ending) => ended,
+        _ = level.wait_for(|now| *now > 1) => return false,
+    };
+    match ended {
+        Ok(Ok(status)) => status.success(),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "the leases of a dead worker could not be ended");
+            false
+        }
+        Err(_) => {
+            tracing::error!("ending the leases of a dead worker took too long");
+            false
+        }
+    }
+}
+
+/// Starts a worker. It ends the leases of `dead`, if they could not be ended before.
 fn spawn(dead: Option<&str>) -> std::io::Result<Child> {
-    let mut command = Command::new(this_binary()?);
-    command.args(told_again(std::env::args_os().skip(1), &[("start", "run")]));
+    command("run", dead)?.stdout(Stdio::piped()).spawn()
+}
+
+/// The command `worker ACTION` of the version that is installed now, with the arguments of this
+/// process.
+fn command(action: &str, dead: Option<&str>) -> std::io::Result<Command> {
+    let mut command = Command::new(installed_binary()?);
+    command.args(args_with_replacements(std::env::args_os().skip(1), &[("start", action)]));
     match dead {
         Some(dead) => command.env(DEAD_WORKER, dead),
         None => command.env_remove(DEAD_WORKER),
     };
     // A group of its own: an interrupt from the terminal comes to the supervisor alone, which
     // passes it on once.
-    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
-    command.spawn()
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+    Ok(command)
 }
 
-/// Waits for the end of a worker, and passes on what it has to say and to hear.
+/// Waits for the end of a worker; passes on its registration, and signals to it.
 async fn watch(
     mut child: Child,
-    told: &mut Told,
+    level: &mut StopLevel,
     ready: &mpsc::Sender<Ready>,
     worker: &mut Option<String>,
 ) -> Option<ExitStatus> {
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     let mut lines = child.stdout.take().map(|out| BufReader::new(out).lines());
-    let mut heard = 0;
+    let mut seen = 0;
     loop {
         let line = async {
             match &mut lines {
@@ -152,16 +188,16 @@ async fn watch(
         tokio::select! {
             status = child.wait() => return status.ok(),
             line = line => match line.as_deref().map(serde_json::from_str) {
-                Some(Ok(told)) => {
-                    let told: Ready = told;
-                    *worker = Some(told.id.clone());
-                    drop(ready.send(told).await);
+                Some(Ok(registered)) => {
+                    let registered: Ready = registered;
+                    *worker = Some(registered.id.clone());
+                    drop(ready.send(registered).await);
                 }
                 Some(Err(_)) => {}
                 None => lines = None,
             },
-            Ok(signals) = async { told.wait_for(|told| *told > heard).await.map(|told| *told) } => {
-                heard = signals;
+            Ok(signals) = async { level.wait_for(|now| *now > seen).await.map(|now| *now) } => {
+                seen = signals;
                 // It may have ended meanwhile.
                 let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
             }

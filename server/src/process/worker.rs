@@ -1,4 +1,4 @@
-//! One worker process: it runs jobs until it is told to stop, by a signal or by a mark in the
+//! One worker process: it runs jobs until it is stopped, by a signal or by a mark in the
 //! store, and drains.
 
 use std::io::Write;
@@ -6,14 +6,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use windlass_core::WorkerId;
+use windlass_core::machine::Input;
 use windlass_runtime_tokio::Queue;
 
-use super::neighbours::{end_dead, end_gone};
+use super::dead_workers::{end_dead, end_gone};
 use super::{Ready, WorkArgs};
 use crate::attempts;
 use crate::cli::client::Failure;
 use crate::kinds::KindSettings;
-use crate::serve::{Signals, is_lost, lost, tell};
+use crate::serve::{Signals, is_lost, log_report, lost};
 use crate::settings::{Given, Id};
 use crate::store::StoreUrl;
 use crate::store::{self, Purpose};
@@ -29,17 +30,18 @@ pub(crate) async fn run(
     // A worker whose supervisor was killed has no one left to stop it.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
-    // Its supervisor has made sure of it: a store that is gone is not made anew, empty.
+    // Its supervisor has made sure of it: a store that was deleted is not created again, empty.
     if url.file().is_some_and(|path| !path.exists()) {
         return Err(format!("there is no store {url} any more").into());
     }
-    let mut signals = Signals::new().map_err(|error| format!("no signal can be heard: {error}"))?;
+    let mut signals = Signals::new().map_err(|error| format!("cannot handle signals: {error}"))?;
     let flags: Vec<_> =
         args.concurrency.map(|value| (Id::WorkerConcurrency, value)).into_iter().collect();
     let given = Given::from_environment(&flags)?;
     let started = store::start(&url, Purpose::Work(&args, &kinds), given);
     let queue = started.map_err(|error| Failure::from(&error))?.queue;
     let id = queue.worker_id().clone();
+    queue.reconfigure(Input::Started);
     tokio::spawn(attempts::follow(queue.events()));
     if let Some(dead) = replaces.and_then(|id| WorkerId::new(&id).ok()) {
         end_dead(&queue, dead).await;
@@ -52,15 +54,15 @@ pub(crate) async fn run(
         () = lost(&queue) => "lost",
     };
     let health = queue.health();
-    tracing::info!(worker = %id, reason, "stopping: nothing new is started");
+    tracing::info!(worker = %id, reason, "shutting down: no new jobs are started");
     let report = tokio::select! {
         report = queue.shutdown(args.drain_timeout) => report,
         code = signals.second() => return Ok(code),
     };
-    tell(&report);
+    log_report(&report);
     let in_order = report.cause.is_none() && !is_lost(&health);
     if let Some(cause) = report.cause.as_ref().or(health.cause()) {
-        tracing::error!(%cause, "stopped, but not in order");
+        tracing::error!(%cause, "stopped without an orderly shutdown");
     }
     Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -68,7 +70,7 @@ pub(crate) async fn run(
 /// How often to look whether the store knows this worker; only until it does.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Says that it is there once the store knows it. That is no reason to stop: it never ends.
+/// Prints that it is registered, once its row is stored. Never ends.
 async fn announced(queue: &Queue) -> &'static str {
     let (id, mut ticks) = (queue.worker_id(), tokio::time::interval(LOOK));
     loop {
@@ -82,12 +84,12 @@ async fn announced(queue: &Queue) -> &'static str {
     std::future::pending().await
 }
 
-/// Says that it is there, to whoever started it.
+/// Prints that it is registered, for the process that started it.
 fn ready(id: &str) {
     let ready = Ready { id: id.into(), pid: std::process::id() };
     let line = serde_json::to_string(&ready).unwrap_or_default();
     let mut out = std::io::stdout().lock();
-    // Nobody may be reading.
+    // The reader may be gone.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     tracing::info!(worker = id, pid = ready.pid, "ready");
 }

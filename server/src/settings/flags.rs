@@ -1,4 +1,4 @@
-//! Settings as flags of a command: made from the table, so that `--help` tells default, variable
+//! Settings as flags of a command: made from the table, so that `--help` shows default, variable
 //! and bounds of each.
 
 use clap::error::ErrorKind;
@@ -11,12 +11,12 @@ use super::value::Value;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flags(pub(crate) Vec<(Id, Value)>);
 
-/// Settings of a server's own: a worker process has its flag for it elsewhere.
+/// Whether the setting is a flag of `serve`; that of worker processes has a flag of its own.
 fn is_flag(id: Id) -> bool {
     id != Id::WorkerConcurrency
 }
 
-/// Reads the value of this setting, for a flag of another name.
+/// The parser of this setting's value, for a flag with another name.
 pub(crate) fn parser(name: &'static str) -> impl Fn(&str) -> Result<Value, String> + Clone {
     move |text| find(name)?.kind.read(text)
 }

@@ -1,5 +1,5 @@
-//! A running process follows what the store keeps: what it lives by changes within seconds of
-//! `config set`, here or in another process. What was given to it by flag or variable stays.
+//! A running process follows the settings of the store: they take effect within seconds of
+//! `config set`, here or in another process. Those given by flag or variable stay.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::given::Given;
 use super::levels::{Ignored, Levels};
 use super::table::Id;
 
-/// How often the store is looked at for settings that others have kept. It is one small table.
+/// Interval at which the settings are read from the store: one small table.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The settings a process lives by.
+/// The settings in effect in a process.
 #[derive(Debug)]
 pub(crate) struct Followed {
     given: Given,
-    /// Which setting says how many jobs run here at once, if any do.
+    /// The setting with the number of jobs that run here at once; `None` if none run.
     slots: Option<Id>,
     applied: Mutex<Levels>,
     /// Held from the read to its application: the latest read is applied last.
@@ -28,14 +28,14 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    /// Those that a queue was started with.
+    /// `applied` are the settings that the queue was started with.
     pub(crate) fn new(given: Given, slots: Option<Id>, applied: Levels) -> Arc<Self> {
         complain(&[], &applied.ignored);
         let turn = tokio::sync::Mutex::new(());
         Arc::new(Self { given, slots, applied: Mutex::new(applied), turn })
     }
 
-    /// What holds now.
+    /// The settings as last applied.
     pub(crate) fn levels(&self) -> Levels {
         self.applied().clone()
     }
@@ -44,7 +44,7 @@ impl Followed {
         self.applied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what the store keeps, lives by it from now on, and says what holds.
+    /// Reads and applies the settings of the store; returns those in effect.
     pub(crate) async fn refresh(
         &self,
         reads: &Reads,
@@ -66,8 +66,8 @@ impl Followed {
         .await
     }
 
-    /// Reads and applies, while no other does. Two changes made at the same time are both read
-    /// afterwards; without turns the earlier read could be applied last, and stay.
+    /// Reads and applies, one caller at a time. Otherwise, of two changes made at the same time,
+    /// the earlier read could be applied last, and stay.
     async fn in_turn<T, R>(
         &self,
         read: impl Future<Output = Result<T, ReadError>>,
@@ -96,8 +96,8 @@ impl Followed {
         }
     }
 
-    /// Follows the store until the queue ends. Only a store that others write needs it: what is
-    /// set through this process is refreshed by whoever sets it.
+    /// Follows the store until the queue ends. Only a store that others write needs it: requests to
+    /// this process refresh the settings themselves.
     pub(crate) async fn follow(self: Arc<Self>, queue: Queue) {
         let mut ticks = tokio::time::interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -108,14 +108,14 @@ impl Followed {
                 Ok(_) => {}
                 Err(ReadError::Stopped) => return,
                 Err(ReadError::Store(error)) => {
-                    tracing::debug!(%error, "the settings could not be read; they stay");
+                    tracing::debug!(%error, "cannot read the settings; keeping their values");
                 }
             }
         }
     }
 }
 
-/// Says which stored settings are not used, once each.
+/// Logs the stored settings that are not used, once each.
 fn complain(before: &[Ignored], now: &[Ignored]) {
     for ignored in now.iter().filter(|ignored| !before.contains(ignored)) {
         let Ignored { name, reason, .. } = ignored;

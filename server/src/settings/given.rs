@@ -1,4 +1,4 @@
-//! What was given to this process, by flag or by environment: it does not change while it runs.
+//! Settings given to this process by flag or environment: they do not change while it runs.
 
 use super::levels::Origin;
 use super::table::{Id, Setting, TABLE};
@@ -9,8 +9,8 @@ use super::value::Value;
 pub(crate) struct Given(Vec<(Id, Value, Origin)>);
 
 impl Given {
-    /// The flags, and the environment where no flag was given. A variable that is set to something
-    /// that cannot be is refused; an empty one counts as not set.
+    /// The flags, and the environment where no flag was given. An invalid variable is refused; an
+    /// empty one counts as not set.
     pub(crate) fn new(
         flags: &[(Id, Value)],
         environment: impl Fn(&str) -> Option<String>,
@@ -29,13 +29,13 @@ impl Given {
         Ok(Self(given))
     }
 
-    /// What was given for this setting, and how.
+    /// The given value of this setting, with its origin.
     pub(crate) fn of(&self, setting: &Setting) -> Option<(Value, Origin)> {
         let found = self.0.iter().find(|(id, ..)| *id == setting.id);
         found.map(|(_, value, origin)| (*value, *origin))
     }
 
-    /// The environment of this process.
+    /// Reads the environment of this process.
     pub(crate) fn from_environment(flags: &[(Id, Value)]) -> Result<Self, String> {
         Self::new(flags, |name| std::env::var_os(name)?.into_string().ok())
     }

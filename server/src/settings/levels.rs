@@ -1,6 +1,6 @@
-//! The four levels put together: which value holds, and who said so.
+//! The settings in effect, from four levels: flags, environment, store, defaults.
 
-use windlass_core::store::Retention;
+use windlass_core::store::{Retention, is_seal};
 use windlass_core::{
     JobTimeout, LeaseLength, MaxRetries, Millis, Policy, RetryPolicy, SettingKey, SettingValue,
     Strategy,
@@ -10,7 +10,7 @@ use super::given::Given;
 use super::table::{Id, TABLE, find};
 use super::value::Value;
 
-/// Who says what a setting is.
+/// The source of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Flag,
@@ -31,25 +31,25 @@ impl Origin {
     }
 }
 
-/// One setting as it holds.
+/// One setting in effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Level {
     pub(crate) value: Value,
     pub(crate) origin: Origin,
-    /// What the store keeps, also where it does not count.
+    /// The value in the store, also where a flag or variable wins over it.
     pub(crate) stored: Option<Value>,
 }
 
-/// Something the store keeps that cannot be used here: a newer version may have written it.
+/// A setting in the store that cannot be used here: a newer version may have written it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ignored {
     pub(crate) name: String,
     pub(crate) value: String,
-    /// Why.
+    /// A sentence for the log.
     pub(crate) reason: String,
 }
 
-/// Every setting as it holds.
+/// All settings in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Levels {
     /// In the order of the table.
@@ -58,21 +58,21 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    /// What was given to this process, over what the store keeps, over the defaults.
+    /// Given values win over those of the store, these over the defaults.
     pub(crate) fn new(given: &Given, stored: &[(SettingKey, SettingValue)]) -> Self {
         let defaults = TABLE.iter().map(|setting| match given.of(setting) {
             Some((value, origin)) => Level { value, origin, stored: None },
             None => Level { value: setting.default, origin: Origin::Default, stored: None },
         });
         let mut levels = Self { settings: defaults.collect(), ignored: Vec::new() };
-        for (key, value) in stored {
+        for (key, value) in stored.iter().filter(|(key, _)| !is_seal(key)) {
             levels.keep(key.as_str(), value.as_str());
         }
         levels
     }
 
     fn keep(&mut self, name: &str, text: &str) {
-        // Only the exact name: spellings are for people.
+        // Only the exact name; other spellings are for the command line.
         let setting = find(name).ok().filter(|setting| setting.name == name);
         let value = match setting {
             Some(setting) => setting.read(text).map(|value| (setting.id, value)),
@@ -93,7 +93,7 @@ impl Levels {
         }
     }
 
-    /// Whether any value is another.
+    /// Whether any value differs.
     pub(crate) fn changed(&self, other: &Self) -> bool {
         let pairs = self.settings.iter().zip(&other.settings);
         pairs.into_iter().any(|(one, other)| one.value != other.value)
@@ -129,7 +129,7 @@ impl Levels {
         self.maybe_time(id).expect("the table lets only times be off that are asked for as such")
     }
 
-    /// What holds for jobs that do not say.
+    /// Defaults of jobs.
     pub(crate) fn policy(&self) -> Policy {
         const WITHIN: &str = "the table has the bounds of core";
         let retries = u32::try_from(self.whole(Id::MaxRetries)).expect(WITHIN);
@@ -148,6 +148,7 @@ impl Levels {
             .expect(WITHIN),
             idempotency_window: self.time(Id::IdempotencyWindow),
             max_queues: usize::try_from(self.whole(Id::MaxQueues)).expect(WITHIN),
+            max_error_groups: windlass_core::limits::ERROR_GROUPS,
         }
     }
 
@@ -159,7 +160,6 @@ impl Levels {
         }
     }
 
-    /// How long finished jobs are kept.
     pub(crate) fn retention(&self) -> Retention {
         Retention {
             done: self.maybe_time(Id::KeepDone),
@@ -168,12 +168,12 @@ impl Levels {
         }
     }
 
-    /// How many jobs run at once, by the setting that counts for this process.
+    /// Number of jobs that run at once, by the setting of this process.
     pub(crate) fn slots(&self, id: Id) -> usize {
         usize::try_from(self.whole(id)).unwrap_or(usize::MAX)
     }
 
-    /// How often this process says that it is there.
+    /// Interval of the heartbeats of this process.
     pub(crate) fn heartbeat(&self) -> Millis {
         self.time(Id::WorkerHeartbeat)
     }
@@ -195,6 +195,8 @@ mod tests {
         let levels = Levels::new(&Given::default(), &[]);
         assert_eq!(levels.policy(), Policy::default());
         assert_eq!(levels.retention(), Retention::USUAL);
+        let [done, failed, cancelled] = [7, 30, 7].map(|days| Some(Millis::seconds(days * 86_400)));
+        assert_eq!(levels.retention(), Retention { done, failed, cancelled });
         for setting in &TABLE {
             assert_eq!(levels.of(setting.id).origin, Origin::Default, "{}", setting.name);
         }
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_version_has_kept_is_ignored_and_told() {
+    fn what_a_newer_version_has_kept_is_ignored_and_reported() {
         let rows = stored(&[("max_retries", "many"), ("colour", "red"), ("workers", "4")]);
         let levels = Levels::new(&Given::default(), &rows);
         assert_eq!(levels.policy(), Policy::default());
@@ -272,6 +274,7 @@ mod tests {
             retry: RetryPolicy::new(Strategy::Linear, initial, cap, 500).unwrap(),
             idempotency_window: Millis::seconds(6),
             max_queues: 7,
+            max_error_groups: windlass_core::limits::ERROR_GROUPS,
         };
         assert_eq!(levels.policy(), wanted);
         let [done, failed, cancelled] = [7, 8, 9].map(|seconds| Some(Millis::seconds(seconds)));

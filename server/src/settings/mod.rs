@@ -1,7 +1,7 @@
-//! Settings: what can be set, between which bounds, and whose word counts.
+//! Settings: names, bounds, precedence.
 //!
-//! One table names them all. A flag wins over the environment, the environment over what is kept
-//! in the store (`config set`), the store over the default. Running processes follow the store.
+//! One table has them all. A flag wins over the environment, the environment over the store
+//! (`config set`), the store over the default. Running processes follow the store.
 
 mod flags;
 mod follow;

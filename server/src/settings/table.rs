@@ -7,7 +7,7 @@ use windlass_core::{JobTimeout, LeaseLength, MaxRetries, Millis};
 use super::value::{Type, Value};
 use crate::cli::commands::nearest;
 
-/// Which setting; also its place in the table.
+/// A setting; also its place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Id {
     MaxRetries,
@@ -28,38 +28,37 @@ pub(crate) enum Id {
     WorkerHeartbeat,
 }
 
-/// One setting.
 #[derive(Debug)]
 pub(crate) struct Setting {
     pub(crate) id: Id,
     pub(crate) name: &'static str,
     pub(crate) kind: Type,
     pub(crate) default: Value,
-    /// For people: what it does.
+    /// Help text of the flag.
     pub(crate) help: &'static str,
 }
 
 impl Setting {
-    /// The environment variable that sets it.
+    /// Its environment variable, `WINDLASS_` and the name.
     pub(crate) fn variable(&self) -> String {
         format!("WINDLASS_{}", self.name.to_ascii_uppercase())
     }
 
-    /// The flag that sets it.
+    /// Its flag, without the leading dashes.
     pub(crate) fn flag(&self) -> String {
         self.name.replace('_', "-")
     }
 
-    /// Reads a value of it; the refusal is a sentence with its name and bounds.
+    /// Parses a value; the error is a sentence with its name and bounds.
     pub(crate) fn read(&self, text: &str) -> Result<Value, String> {
         self.kind.read(text).map_err(|wrong| format!("{} {wrong}", self.name))
     }
 }
 
-/// The greatest number of queues that can be allowed: lists and metrics show every queue.
+/// Maximum of `max_queues`: lists and metrics show every queue.
 const MOST_QUEUES: u64 = 1_000_000;
 
-/// Longest that finished jobs or keys are kept, if they are not kept forever.
+/// Maximum retention of jobs and keys, if they are not kept forever.
 const LONGEST: Millis = Millis::days(3_650);
 
 const fn time(min: Millis, max: Millis) -> Type {
@@ -85,126 +84,126 @@ const fn new(
     Setting { id, name, kind, default, help }
 }
 
-/// Every setting, in the order they are shown.
+/// Every setting, in the order of `config list`.
 pub(crate) static TABLE: [Setting; 16] = [
     new(
         Id::MaxRetries,
         "max_retries",
         Type::Whole { min: MaxRetries::MIN.get() as u64, max: MaxRetries::MAX.get() as u64 },
         Value::Whole(MaxRetries::DEFAULT.get() as u64),
-        "How often a job that does not say is run again after a failure",
+        "Maximum number of retries, for jobs that do not set it",
     ),
     new(
         Id::RetryStrategy,
         "retry_strategy",
         Type::Choice(&["fixed", "linear", "exponential"]),
         Value::Choice("exponential"),
-        "How the wait between attempts grows",
+        "Backoff strategy between attempts",
     ),
     new(
         Id::RetryInitial,
         "retry_initial",
         time(Millis::new(0), MAX_BACKOFF),
         Value::Time(Millis::seconds(1)),
-        "The wait after the first failed attempt",
+        "Backoff after the first failed attempt",
     ),
     new(
         Id::RetryFactor,
         "retry_factor",
         Type::Decimal { min: 1_000, max: 100_000 },
         Value::Decimal(2_000),
-        "What the wait is multiplied by each time, if it grows exponentially",
+        "Factor of exponential backoff",
     ),
     new(
         Id::RetryCap,
         "retry_cap",
         time(Millis::new(0), MAX_BACKOFF),
         Value::Time(Millis::hours(1)),
-        "The longest wait between attempts",
+        "Maximum backoff between attempts",
     ),
     new(
         Id::RetryJitter,
         "retry_jitter",
         Type::Decimal { min: 0, max: 1_000 },
         Value::Decimal(250),
-        "The fraction of the wait by which it is spread to either side",
+        "Jitter of the backoff, as a fraction to either side",
     ),
     new(
         Id::JobTimeout,
         "job_timeout",
         Type::Time { min: JobTimeout::MIN.millis(), max: JobTimeout::MAX.millis(), off: true },
         Value::Off,
-        "How long one attempt of a job that does not say may run",
+        "Timeout of an attempt, for jobs that do not set it",
     ),
     new(
         Id::VisibilityTimeout,
         "visibility_timeout",
         time(LeaseLength::MIN.millis(), LeaseLength::MAX.millis()),
         Value::Time(LeaseLength::DEFAULT.millis()),
-        "How long a job stays with a worker that is not heard of",
+        "Visibility timeout: length of a lease without heartbeats",
     ),
     new(
         Id::IdempotencyWindow,
         "idempotency_window",
         time(Millis::seconds(1), LONGEST),
         Value::Time(Millis::hours(24)),
-        "How long an idempotency key is remembered from the creation of its job",
+        "Time after the creation of a job for which its idempotency key is kept",
     ),
     new(
         Id::MaxQueues,
         "max_queues",
         Type::Whole { min: 1, max: MOST_QUEUES },
         Value::Whole(QUEUES as u64),
-        "How many queues the store may have; empty ones without settings vanish",
+        "Maximum number of queues; empty queues without settings are deleted",
     ),
     new(
         Id::KeepDone,
         "keep_done",
         AGE,
         age(Retention::USUAL.done),
-        "How long done jobs are kept; off: forever",
+        "Retention of done jobs; off: forever",
     ),
     new(
         Id::KeepFailed,
         "keep_failed",
         AGE,
         age(Retention::USUAL.failed),
-        "How long dead letters are kept; off: forever",
+        "Retention of dead letters; off: forever",
     ),
     new(
         Id::KeepCancelled,
         "keep_cancelled",
         AGE,
         age(Retention::USUAL.cancelled),
-        "How long cancelled jobs are kept; off: forever",
+        "Retention of cancelled jobs; off: forever",
     ),
     new(
         Id::Workers,
         "workers",
         Type::Whole { min: 0, max: MOST_SLOTS },
         Value::Whole(16),
-        "How many jobs of built-in kinds a server runs at once",
+        "Maximum number of jobs of built-in kinds that a server runs at once",
     ),
     new(
         Id::WorkerConcurrency,
         "worker_concurrency",
         Type::Whole { min: 1, max: MOST_SLOTS },
         Value::Whole(1),
-        "How many jobs a worker process runs at once",
+        "Maximum number of jobs that a worker process runs at once",
     ),
     new(
         Id::WorkerHeartbeat,
         "worker_heartbeat",
         time(Millis::seconds(1), Millis::seconds(20)),
         Value::Time(Millis::seconds(5)),
-        "How often servers and worker processes say that they are there",
+        "Interval of the heartbeats of servers and worker processes",
     ),
 ];
 
-/// Most jobs that one process runs at once.
+/// Maximum number of jobs that one process runs at once.
 const MOST_SLOTS: u64 = 1_024;
 
-/// The setting of this name; or what to write instead.
+/// The setting of this name; the error suggests a similar one.
 pub(crate) fn find(name: &str) -> Result<&'static Setting, String> {
     let wanted = name.replace('-', "_");
     let found = TABLE.iter().find(|setting| setting.name == wanted);

@@ -1,4 +1,4 @@
-//! The types of settings, and their values as text: what is written can be read again.
+//! The types of settings, and their values as text: every value that is written can be parsed.
 
 use std::fmt::{self, Write as _};
 
@@ -6,20 +6,20 @@ use windlass_core::Millis;
 
 use crate::cli::duration;
 
-/// What a setting may be.
+/// Type and bounds of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Type {
     /// A whole number between these.
     Whole { min: u64, max: u64 },
     /// A length of time between these; or `off`.
     Time { min: Millis, max: Millis, off: bool },
-    /// A number with up to three digits behind its point, in thousandths.
+    /// A number with up to three decimals, in thousandths.
     Decimal { min: u32, max: u32 },
     /// One of these words.
     Choice(&'static [&'static str]),
 }
 
-/// What a setting is.
+/// A setting's value, by its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Value {
     Whole(u64),
@@ -41,7 +41,7 @@ impl Type {
         }
     }
 
-    /// Reads a value; what is wrong with it otherwise, as the end of a sentence about the setting.
+    /// Parses a value; the error is the end of a sentence about the setting.
     pub(crate) fn read(&self, text: &str) -> Result<Value, String> {
         let text = text.trim();
         let found = match *self {
@@ -68,7 +68,7 @@ impl Type {
     }
 }
 
-/// What is allowed, with its bounds.
+/// The allowed values, with bounds.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -100,7 +100,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// A length of time as `duration` reads it, in as few parts as it needs.
+/// Formats a time as `duration` parses it, with as few units as it needs.
 fn time_text(time: Millis) -> String {
     let mut rest = time.get();
     let mut text = String::new();
@@ -121,7 +121,7 @@ fn decimal_text(thousandths: u32) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// A number like `2`, `0.25` or `1.5`, in thousandths; nothing that would have to be rounded.
+/// Parses a number like `2`, `0.25` or `1.5` in thousandths; `None` if it had to be rounded.
 fn thousandths(text: &str) -> Option<u32> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

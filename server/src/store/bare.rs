@@ -16,10 +16,19 @@ pub(crate) enum BareStore {
 
 impl BareStore {
     pub(crate) fn open(url: &StoreUrl) -> Result<Self, OpenError> {
+        Self::open_with(url, Schema::Keep)
+    }
+
+    /// Opens a store that is made if there is none.
+    pub(super) fn open_or_make(url: &StoreUrl) -> Result<Self, OpenError> {
+        Self::open_with(url, Schema::Make)
+    }
+
+    fn open_with(url: &StoreUrl, schema: Schema) -> Result<Self, OpenError> {
         Ok(match url {
             StoreUrl::Sqlite(path) => Self::Sqlite(Box::new(open_sqlite(url, path)?)),
             StoreUrl::Redb(path) => Self::Redb(Box::new(open_redb(url, path)?)),
-            StoreUrl::Postgres(url) => Self::Postgres(Box::new(open_postgres(url, Schema::Keep)?)),
+            StoreUrl::Postgres(url) => Self::Postgres(Box::new(open_postgres(url, schema)?)),
         })
     }
 

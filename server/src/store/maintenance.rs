@@ -3,11 +3,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use thiserror::Error;
 use windlass_core::store::{Disagreement, StoreError};
 use windlass_store_file::directory_of;
-use windlass_store_postgres::PgMaintenance;
+use windlass_store_postgres::{OldestXmin, PgMaintenance, PgStore, StoreUrl as PgUrl};
 use windlass_store_redb::{OpenError as RedbError, RedbMaintenance};
 use windlass_store_sqlite::{OpenError as SqliteError, SqliteMaintenance};
 
@@ -18,16 +19,26 @@ use super::StoreUrl;
 pub(crate) enum Maintenance {
     Sqlite(SqliteMaintenance),
     Redb(RedbMaintenance),
-    Postgres(PgMaintenance),
+    /// With the age from which on a transaction that keeps dead rows is named.
+    Postgres(PgMaintenance, Duration),
 }
 
+/// That age, if the URL gives none. A batch takes milliseconds.
+const OLD_TRANSACTION: Duration = Duration::from_secs(10);
+
 impl Maintenance {
+    /// Of a store that was opened by this URL.
+    pub(super) fn of_postgres(store: &PgStore, url: &PgUrl) -> Self {
+        let old = url.old_transaction().unwrap_or(OLD_TRANSACTION);
+        Self::Postgres(store.maintenance(), old)
+    }
+
     /// Everything in the store that contradicts something else in it. It reads the whole store.
     pub(crate) fn verify(&self) -> Result<Vec<Disagreement>, StoreError> {
         match self {
             Self::Sqlite(maintenance) => maintenance.verify(),
             Self::Redb(maintenance) => maintenance.verify(),
-            Self::Postgres(maintenance) => maintenance.verify(),
+            Self::Postgres(maintenance, _) => maintenance.verify(),
         }
     }
 
@@ -36,7 +47,7 @@ impl Maintenance {
         match self {
             Self::Sqlite(_) => true,
             Self::Redb(maintenance) => maintenance.checks_pages(),
-            Self::Postgres(_) => false,
+            Self::Postgres(..) => false,
         }
     }
 
@@ -51,7 +62,7 @@ impl Maintenance {
                 RedbError::NoRoom { .. } => CopyError::NoRoom(error.to_string()),
                 other => CopyError::Failed(other.to_string()),
             }),
-            Self::Postgres(_) => Err(CopyError::NotAFile),
+            Self::Postgres(..) => Err(CopyError::NotAFile),
         }
     }
 
@@ -81,6 +92,28 @@ pub(crate) fn remove_leftovers(store: &StoreUrl) {
     }
 }
 
+impl Maintenance {
+    /// What an operator should look at on the server of the store. It does not say that anything is
+    /// wrong with the jobs.
+    pub(crate) fn notices(&self) -> Result<Vec<String>, StoreError> {
+        match self {
+            Self::Sqlite(_) | Self::Redb(_) => Ok(vec![]),
+            Self::Postgres(maintenance, old) => {
+                let found = maintenance.findings(*old)?;
+                Ok(found.iter().map(ToString::to_string).collect())
+            }
+        }
+    }
+
+    /// The oldest snapshot that keeps dead rows, where there is such a thing and it is known.
+    pub(crate) fn oldest_xmin(&self) -> Option<OldestXmin> {
+        match self {
+            Self::Sqlite(_) | Self::Redb(_) => None,
+            Self::Postgres(maintenance, old) => maintenance.oldest_xmin(*old).ok().flatten(),
+        }
+    }
+}
+
 /// Bytes of a store, and of its write-ahead log if that is a file of its own.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StoreBytes {
@@ -89,10 +122,10 @@ pub(crate) struct StoreBytes {
 }
 
 impl Maintenance {
-    /// How much space the store takes; zero if it cannot be told now. It may wait for a server.
+    /// How much space the store takes; zero if it is not known now. It may wait for a server.
     pub(crate) fn bytes(&self, store: &StoreUrl) -> StoreBytes {
         match (self, store.file()) {
-            (Self::Postgres(maintenance), _) => {
+            (Self::Postgres(maintenance, _), _) => {
                 StoreBytes { store: maintenance.bytes().unwrap_or_default(), wal: 0 }
             }
             (_, Some(path)) => {

@@ -47,38 +47,56 @@ fn secret(file: &Path) -> Result<String, String> {
         .map_err(|error| format!("the password file {} cannot be read: {error}", file.display()))
 }
 
-/// The variable that names a store.
-const STORE: &str = "WINDLASS_STORE";
+/// The flags that name a store, and the variable of each.
+const STORES: [(&str, &str); 3] =
+    [("--store", "WINDLASS_STORE"), ("--from", "WINDLASS_COPY_FROM"), ("--to", "WINDLASS_COPY_TO")];
 
 /// Starts this program again in this very process if a password is among its arguments, with the
-/// store in the environment instead: other users of the machine see arguments, and not the
+/// stores in the environment instead: other users of the machine see arguments, and not the
 /// environment. Child processes are started with the same arguments.
 pub(crate) fn hide_password() {
     let mut given = std::env::args_os();
     let name = given.next().unwrap_or_default();
-    let Some((store, rest)) = without_store(given) else { return };
+    let (stores, rest) = without_stores(given);
+    if stores.is_empty() {
+        return;
+    }
     if let Ok(binary) = this_binary() {
         // It returns only if it failed: then the password is seen, and everything else works.
-        let _ = Command::new(binary).arg0(name).args(rest).env(STORE, store).exec();
+        let _ = Command::new(binary).arg0(name).args(rest).envs(stores).exec();
     }
 }
 
-/// The store among these arguments, if its URL has a password, and the other arguments.
-fn without_store(given: impl Iterator<Item = OsString>) -> Option<(OsString, Vec<OsString>)> {
-    let (mut store, mut rest, mut given) = (None, Vec::new(), given);
+/// The stores among these arguments whose URLs have a password, by their variables, and the other
+/// arguments.
+fn without_stores(
+    mut given: impl Iterator<Item = OsString>,
+) -> (Vec<(&'static str, OsString)>, Vec<OsString>) {
+    let (mut stores, mut rest) = (Vec::new(), Vec::new());
     while let Some(word) = given.next() {
-        let inline = word.to_str().and_then(|word| word.strip_prefix("--store="));
-        match inline {
-            Some(value) => store = Some(OsString::from(value)),
-            None if word == "--store" => store = given.next(),
-            None if word == "--" => {
+        if word == "--" {
+            rest.push(word);
+            rest.extend(given);
+            break;
+        }
+        let (flag, inline) = match word.to_str().and_then(|word| word.split_once('=')) {
+            Some((flag, value)) => (flag, Some(OsString::from(value))),
+            None => (word.to_str().unwrap_or_default(), None),
+        };
+        let Some((_, variable)) = STORES.iter().find(|(known, _)| *known == flag) else {
+            rest.push(word);
+            continue;
+        };
+        let is_inline = inline.is_some();
+        match inline.or_else(|| given.next()) {
+            Some(store) if has_password(&store) => stores.push((*variable, store)),
+            value => {
                 rest.push(word);
-                rest.extend(given.by_ref());
+                rest.extend(value.filter(|_| !is_inline));
             }
-            None => rest.push(word),
         }
     }
-    store.filter(|store| has_password(store)).map(|store| (store, rest))
+    (stores, rest)
 }
 
 fn has_password(store: &OsStr) -> bool {
@@ -95,14 +113,26 @@ mod tests {
 
     #[test]
     fn only_a_store_with_a_password_is_taken_out_of_the_arguments() {
-        let split = |words: &[&str]| without_store(words.iter().map(Into::into));
-        let expected = Some((SECRET.into(), vec!["list".into(), "--json".into()]));
+        let split = |words: &[&str]| without_stores(words.iter().map(Into::into));
+        let expected = (
+            vec![("WINDLASS_STORE", OsString::from(SECRET))],
+            vec!["list".into(), "--json".into()],
+        );
         assert_eq!(split(&["--store", SECRET, "list", "--json"]), expected);
         assert_eq!(split(&["list", &format!("--store={SECRET}"), "--json"]), expected);
-        assert_eq!(split(&["--store", "postgres://me@db/jobs", "list"]), None);
-        assert_eq!(split(&["--store", "sqlite:a:b@c", "list"]), None);
-        assert_eq!(split(&["enqueue", "--", "x", "--store", SECRET]), None);
-        assert_eq!(split(&["list", "--store"]), None);
+        let same: [&[&str]; 5] = [
+            &["--store", "postgres://me@db/jobs", "list"],
+            &["--store", "sqlite:a:b@c", "list"],
+            &["enqueue", "--", "x", "--store", SECRET],
+            &["list", "--store"],
+            &["copy", "--from=sqlite:a", "--to", "postgres://me@db/jobs"],
+        ];
+        for words in same {
+            assert_eq!(split(words), (vec![], words.iter().map(Into::into).collect()));
+        }
+        let (stores, rest) = split(&["copy", "--from", "sqlite:a", "--to", SECRET, "--json"]);
+        assert_eq!(stores, [("WINDLASS_COPY_TO", OsString::from(SECRET))]);
+        assert_eq!(rest, ["copy", "--from", "sqlite:a", "--json"]);
     }
 
     #[test]

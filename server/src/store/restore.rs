@@ -13,7 +13,7 @@ use windlass_store_sqlite::SqliteMaintenance;
 
 use super::StoreUrl;
 
-/// Why nothing was restored.
+/// A restore was refused; the store is as it was.
 #[derive(Debug, Error)]
 pub(crate) enum RestoreError {
     #[error("{file} cannot be restored: {why}")]
@@ -56,7 +56,7 @@ impl<'a> CheckedCopy<'a> {
         match found.first() {
             None => Ok(Self { url, file }),
             Some(Disagreement(first)) => Err(bad(format!(
-                "it does not agree with itself: {first}; {} findings in all. Repair it first: \
+                "it is inconsistent: {first} ({} problems). Repair it first: \
                  windlass --store {} doctor --repair",
                 found.len(),
                 url.with_file(file),

@@ -8,7 +8,7 @@ use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use windlass_store_postgres::StoreUrl as PgUrl;
 
-/// Which store, and where.
+/// A store by its type and place.
 #[derive(Debug, Clone)]
 pub(crate) enum StoreUrl {
     Sqlite(PathBuf),
@@ -16,7 +16,7 @@ pub(crate) enum StoreUrl {
     Postgres(Box<PgUrl>),
 }
 
-/// What may be given.
+/// The accepted forms, for messages.
 const FORMS: &str = "give sqlite:PATH, redb:PATH or postgres://USER@HOST/DATABASE, like \
                      sqlite:windlass-data/windlass.db";
 
@@ -97,13 +97,14 @@ impl TypedValueParser for StoreParser {
     fn parse_ref(
         &self,
         command: &clap::Command,
-        _: Option<&clap::Arg>,
+        arg: Option<&clap::Arg>,
         value: &OsStr,
     ) -> Result<StoreUrl, clap::Error> {
         let text = value.to_string_lossy();
         text.parse().map_err(|why| {
             let shown = without_secret(&text);
-            let why = format!("invalid value '{shown}' for '--store <STORE>': {why}\n");
+            let flag = arg.map_or("--store <STORE>".into(), ToString::to_string);
+            let why = format!("invalid value '{shown}' for '{flag}': {why}\n");
             clap::Error::raw(ErrorKind::ValueValidation, why).with_cmd(command)
         })
     }

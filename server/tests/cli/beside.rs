@@ -1,4 +1,4 @@
-//! A command beside others on the same file, on a file that is not there, and what it leaves.
+//! Commands that run at the same time on one file, on a missing file, and the files they leave.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -20,7 +20,7 @@ fn sqlite_is_shared_with_a_running_server() {
         ran.out
     };
     assert_eq!(direct(&["enqueue", "a"]), "1\n");
-    // The server claims what the command stored, and the command sees what the server did.
+    // The server claims the job of the command, and the command reads the server's changes.
     assert_eq!(server.claim("w1", 1)[0]["id"], 1);
     assert!(direct(&["list"]).contains("on w1"));
     let done = server.post("/jobs/1/complete", r#"{"token":"1.1"}"#);
@@ -28,6 +28,8 @@ fn sqlite_is_shared_with_a_running_server() {
     assert!(direct(&["list", "--state", "done"]).contains('1'));
     direct(&["queue", "pause", "default"]);
     assert_eq!(server.get("/queues/default").json()["paused"], true);
+    let shown = server.until("/snapshot", |shown| shown["queues"][0]["paused"] == true);
+    assert_eq!(shown["queues"][0]["paused_by"], "command line");
 }
 
 #[test]
@@ -76,7 +78,7 @@ fn a_command_leaves_the_file_and_nothing_else() {
         assert_eq!(beside(), ["jobs.db"]);
         assert_eq!(world.run(&["enqueue", "a"]).out, "1\n");
         assert_eq!(beside(), ["jobs.db"]);
-        // Nobody saw it come: it is no worker.
+        // It is not listed: it is no worker.
         let server = world.place.start(&[]);
         let seen = |list: &serde_json::Value| !list["workers"].as_array().unwrap().is_empty();
         let workers = server.until("/workers", seen);
@@ -88,7 +90,7 @@ fn a_command_leaves_the_file_and_nothing_else() {
 }
 
 #[test]
-fn somebody_who_has_seen_enough_is_no_error() {
+fn a_reader_that_closes_the_pipe_is_no_error() {
     let world = World::new(Mode::Sqlite, |server| {
         let jobs = vec![r#"{"payload":"a payload that fills the pipe"}"#; 5_000].join(",");
         assert_eq!(server.post("/jobs/batch", &format!(r#"{{"jobs":[{jobs}]}}"#)).status, 202);

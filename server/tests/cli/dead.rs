@@ -1,9 +1,9 @@
-//! Dead letters: listed, replayed, discarded, one by one and by what they have in common.
+//! Dead letters: listed, replayed and deleted, one by one and by filter.
 
 use crate::common::Server;
 use crate::world::in_every_mode;
 
-/// Four dead letters in two queues, and one that waits.
+/// Makes four dead letters in two queues, and one queued job.
 fn four_dead(server: &Server) {
     for (id, queue, kind, error) in [
         (1, "mail", "email", "connection refused"),
@@ -22,7 +22,7 @@ fn four_dead(server: &Server) {
 
 #[test]
 fn dead_letters_are_replayed_by_what_they_have_in_common() {
-    let told = in_every_mode(four_dead, |world| {
+    let output = in_every_mode(four_dead, |world| {
         world.tell(&["dlq", "list"]);
         world.tell(&["dlq", "list", "--queue", "mail", "--limit", "1"]);
         world.tell(&["dlq", "retry"]);
@@ -33,12 +33,33 @@ fn dead_letters_are_replayed_by_what_they_have_in_common() {
         world.tell(&["dlq", "list"]);
         world.tell(&["queue", "list"]);
     });
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(output);
 }
 
 #[test]
-fn dead_letters_are_discarded_only_if_somebody_means_it() {
-    let told = in_every_mode(four_dead, |world| {
+fn dead_letters_are_retried_by_one_order_that_is_kept() {
+    let output = in_every_mode(four_dead, |world| {
+        world.tell(&["bulk", "list"]);
+        world.tell(&["dlq", "retry", "--queue", "mail", "--dry-run"]);
+        world.tell(&["dlq", "retry", "--all", "--error-contains", "x", "--dry-run"]);
+        world.tell(&["dlq", "retry", "--queue", "mail", "--pace", "100/s"]);
+        world.tell(&["bulk", "retry", "--all", "--expect", "9"]);
+        world.tell(&["bulk", "show", "1"]);
+        world.tell(&["bulk", "stop", "1"]);
+        world.tell(&["bulk", "continue", "7"]);
+        world.tell(&["bulk", "cancel", "--queue", "mail"]);
+        world.tell(&["bulk", "cancel", "--queue", "mail", "--yes", "--expect", "1"]);
+        world.tell(&["bulk", "cancel", "--queue", "mail", "--yes"]);
+        world.tell(&["bulk", "delete", "--state", "cancelled", "--all", "--yes"]);
+        world.tell(&["bulk", "list"]);
+        world.tell(&["list"]);
+    });
+    insta::assert_snapshot!(output);
+}
+
+#[test]
+fn dead_letters_are_purged_only_after_confirmation() {
+    let output = in_every_mode(four_dead, |world| {
         world.tell(&["dlq", "purge", "--yes"]);
         world.tell(&["dlq", "purge", "--kind", "email"]);
         world.tell(&["dlq", "purge", "--kind", "email", "--yes"]);
@@ -47,7 +68,7 @@ fn dead_letters_are_discarded_only_if_somebody_means_it() {
         world.tell(&["dlq", "purge", "--all", "--yes"]);
         world.tell(&["list"]);
     });
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(output);
 }
 
 #[test]
@@ -72,4 +93,27 @@ fn dead_letters_that_match_nothing_on_the_first_page_are_still_reached() {
         let ran = world.run(&["dlq", "purge", "--all", "--yes"]);
         assert_eq!((ran.code, ran.out.as_str()), (0, "1099 purged\n"), "{}", ran.err);
     });
+}
+
+#[test]
+fn dead_letters_are_grouped_by_the_reason_of_their_failure() {
+    fn group(kind: &str, error: &str) -> String {
+        let kind = windlass_core::Kind::new(kind).unwrap();
+        let text = windlass_core::ErrorText::of_message(error);
+        windlass_core::ErrorGroup::of(&kind, &text).id.to_string()
+    }
+    let output = in_every_mode(four_dead, |world| {
+        let (refused, unknown) = (group("email", "connection refused"), group("email", "else"));
+        world.tell(&["errors", "list", "--queue", "reports"]);
+        world.tell(&["errors", "list", "--kind", "sms", "--by", "last"]);
+        world.tell(&["errors", "show", &refused]);
+        world.tell(&["list", "--group", &refused]);
+        world.tell(&["dlq", "retry", "--group", &refused]);
+        world.tell(&["errors", "list", "--kind", "email"]);
+        world.tell(&["errors", "show", &unknown]);
+        world.tell(&["errors", "show", "1"]);
+        world.tell(&["dlq", "purge", "--group", "x", "--yes"]);
+        world.tell(&["errors", "list", "--kind", "none"]);
+    });
+    insta::assert_snapshot!(output);
 }

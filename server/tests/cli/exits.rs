@@ -1,6 +1,9 @@
 //! Exit codes and messages: usage, not found, conflict, not allowed, unreachable.
 
 use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use crate::common::{Place, Server};
 use crate::world::{Mode, World, in_every_mode, ran, windlass};
@@ -11,7 +14,7 @@ fn one(server: &Server) {
 
 #[test]
 fn what_is_refused_says_so_with_its_exit_code() {
-    let told = in_every_mode(one, |world| {
+    let output = in_every_mode(one, |world| {
         world.tell(&["show", "99"]);
         world.tell(&["show", "99", "--json"]);
         world.tell(&["retry", "1"]);
@@ -24,7 +27,7 @@ fn what_is_refused_says_so_with_its_exit_code() {
         world.tell(&["delete", "1"]);
         world.tell(&["wait", "99"]);
     });
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(output);
 }
 
 fn full(server: &Server) {
@@ -67,16 +70,54 @@ fn a_store_that_an_enqueue_makes_is_named_once() {
     assert_eq!(first.out, "1\n");
     assert_eq!(first.err, "made a new store sqlite:windlass-data/windlass.db\n");
     assert_eq!(run(&["enqueue", "a"]).err, "");
+    let made = "made a new store sqlite:b.db\n";
+    assert_eq!(run(&["--store", "sqlite:b.db", "enqueue", "a", "--json"]).err, made);
     std::fs::write(place.path("file"), "").unwrap();
     let inside = run(&["--store", "sqlite:file/windlass.db", "list"]);
     assert_eq!(inside.code, 1, "{}", inside.err);
     assert!(inside.err.contains("Not a directory"), "{}", inside.err);
 }
 
+/// The binary as a user who is not the superuser: who may read every file. `None` without setpriv.
+fn as_other_user(place: &Place) -> Option<Command> {
+    // Other users may not reach the folder of the binary.
+    let binary = place.path("windlass");
+    std::fs::copy(env!("CARGO_BIN_EXE_windlass"), &binary).unwrap();
+    std::fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+    if !rustix::process::geteuid().is_root() {
+        return Some(Command::new(binary));
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(binary);
+    Command::new("setpriv").arg("--version").output().is_ok().then_some(command)
+}
+
+/// SQLite says of such a file only that it cannot be opened.
+#[test]
+#[expect(clippy::print_stderr, reason = "says that a test was not run")]
+fn a_store_without_permission_is_not_a_missing_store() {
+    let place = Place::new("sqlite");
+    let mut made = windlass(&place);
+    made.args(["--store", "sqlite:denied.db", "enqueue", "a"]);
+    assert_eq!(ran(made, "").code, 0);
+    let denied = Permissions::from_mode(0o000);
+    std::fs::set_permissions(place.path("denied.db"), denied).unwrap();
+    for args in [&["list"][..], &["enqueue", "a"]] {
+        let Some(mut command) = as_other_user(&place) else {
+            eprintln!("NOT RUN: setpriv is not installed, and root may read every file");
+            return;
+        };
+        command.current_dir(place.path("")).args(["--store", "sqlite:denied.db"]).args(args);
+        let refused = ran(command, "");
+        assert_eq!(refused.code, 5, "{args:?}: {}", refused.err);
+        assert!(refused.err.contains("Permission denied"), "{args:?}: {}", refused.err);
+    }
+}
+
 #[test]
 fn what_cannot_be_understood_is_refused_before_anything_is_opened() {
     let place = Place::new("sqlite");
-    let mut told = String::new();
+    let mut output = String::new();
     for args in [
         &["lst"][..],
         &["list", "--state", "quued"],
@@ -97,12 +138,12 @@ fn what_cannot_be_understood_is_refused_before_anything_is_opened() {
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
         let error = ran.err.lines().next().unwrap_or_default();
         let tip = ran.err.lines().find(|line| line.contains("tip:")).unwrap_or_default();
-        let _ = writeln!(told, "$ windlass {}\n{error}", args.join(" "));
+        let _ = writeln!(output, "$ windlass {}\n{error}", args.join(" "));
         if !tip.is_empty() {
-            let _ = writeln!(told, "{tip}");
+            let _ = writeln!(output, "{tip}");
         }
     }
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(output);
     assert!(!place.path("windlass-data").exists());
 }
 

@@ -1,4 +1,4 @@
-//! `enqueue --file`: many jobs, of which some may be bad, and which may be sent again.
+//! `enqueue --file`: many jobs, bad lines, and repetition with `--resume`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ fn nothing(_: &Server) {}
 
 #[test]
 fn bad_lines_are_named_and_the_others_stored_once() {
-    let told = with_every_id(nothing, |world| {
+    let output = with_every_id(nothing, |world| {
         world.tell_with(&["enqueue", "--file", "-", "--resume", "r"], LINES);
         world.tell_with(&["enqueue", "--file", "-", "--resume", "r"], LINES);
         world.tell_with(&["enqueue", "--file", "-", "--json"], LINES);
@@ -28,7 +28,7 @@ fn bad_lines_are_named_and_the_others_stored_once() {
         world.tell(&["enqueue", "--file", "-", "--queue", "mail"]);
         world.tell(&["enqueue", "a", "--strict"]);
     });
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(output);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Single jobs: adding, looking, explaining, cancelling, replaying, forgetting.
+//! Single jobs: adding, looking, explaining, cancelling, replaying, deleting.
 
 use crate::common::Server;
 use crate::world::{in_every_mode, with_every_id};
@@ -26,7 +26,7 @@ fn one_of_each(server: &Server) {
 
 #[test]
 fn a_job_is_added_and_seen() {
-    let told = with_every_id(nothing, |world| {
+    let output = with_every_id(nothing, |world| {
         world.tell(&["list"]);
         world.tell(&["enqueue", "email", r#"{"to":"ada@example.org","n":1e400}"#]);
         world.tell(&["enqueue", "report", "--delay", "1d", "--queue", "mail", "--key", "k"]);
@@ -41,12 +41,12 @@ fn a_job_is_added_and_seen() {
         world.tell(&["show", "6"]);
         world.tell(&["enqueue", "x", "--json"]);
     });
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(output);
 }
 
 #[test]
 fn jobs_of_every_state_are_shown() {
-    let told = in_every_mode(one_of_each, |world| {
+    let output = in_every_mode(one_of_each, |world| {
         world.tell(&["list"]);
         world.tell(&["list", "--state", "failed"]);
         world.tell(&["list", "--state", "scheduled", "--queue", "default", "--kind", "email"]);
@@ -55,12 +55,12 @@ fn jobs_of_every_state_are_shown() {
             world.tell(&["show", id]);
         }
     });
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(output);
 }
 
 #[test]
 fn programs_get_the_shapes_of_the_contract() {
-    let told = in_every_mode(one_of_each, |world| {
+    let output = in_every_mode(one_of_each, |world| {
         world.tell(&["show", "2", "--json"]);
         world.tell(&["list", "--json", "--limit", "1"]);
         world.tell(&["list", "--json", "--queue", "none"]);
@@ -74,29 +74,29 @@ fn programs_get_the_shapes_of_the_contract() {
         world.tell(&["dlq", "list", "--json"]);
         world.tell(&["version", "--json"]);
     });
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(output);
 }
 
 #[test]
 fn a_job_says_why_it_is_where_it_is() {
-    let told = in_every_mode(one_of_each, |world| {
+    let output = in_every_mode(one_of_each, |world| {
         for id in ["1", "2", "3", "4", "6"] {
             world.tell(&["explain", id]);
         }
     });
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(output);
 }
 
 #[test]
-fn jobs_are_cancelled_replayed_and_forgotten_each_by_itself() {
-    let told = in_every_mode(one_of_each, |world| {
+fn jobs_are_cancelled_replayed_and_deleted_one_by_one() {
+    let output = in_every_mode(one_of_each, |world| {
         world.tell(&["cancel", "5", "99", "1", "6"]);
         world.tell(&["retry", "2", "3", "1"]);
         world.tell(&["delete", "1", "5"]);
         world.tell(&["delete", "1", "5", "2", "--yes"]);
         world.tell(&["list"]);
     });
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(output);
 }
 
 #[test]
@@ -112,5 +112,39 @@ fn pages_are_put_together_without_a_gap() {
         assert!(ids.eq((1..=2_100).rev()));
         assert!(list["next"].is_null());
         assert_eq!(world.run(&["list", "--limit", "1500"]).out.lines().count(), 1_501);
+    });
+}
+
+#[test]
+fn jobs_are_found_by_what_is_in_them() {
+    let output = in_every_mode(one_of_each, |world| {
+        world.tell(&["list", "--error-contains", "to host"]);
+        world.tell(&["list", "--payload-contains", "\"n\":1", "--limit", "2"]);
+        world.tell(&["list", "--payload-at", "/n", "--payload-is", "1", "--state", "done"]);
+        world.tell(&["list", "--worker", "w1"]);
+        world.tell(&["list", "--priority-min", "-4", "--attempts-min", "1", "--kind", "slow"]);
+        world.tell(&["list", "--queue", "default,mail", "--to", "2020-01-02T03:04:05Z"]);
+        world.tell(&["list", "--payload-at", "/n"]);
+        world.tell(&["list", "--from", "yesterday"]);
+    });
+    insta::assert_snapshot!(output);
+}
+
+#[test]
+fn a_job_is_listed_by_its_idempotency_key() {
+    fn keyed(server: &Server) {
+        server.enqueue(r#"{"idempotency_key":"a"}"#);
+        server.enqueue(r#"{"idempotency_key":"b&c"}"#);
+    }
+    in_every_mode(keyed, |world| {
+        let mut by_key = |key| {
+            let listed = world.tell(&["list", "--key", key, "--json"]);
+            serde_json::from_str::<serde_json::Value>(&listed.out).unwrap()
+        };
+        let found = by_key("b&c");
+        assert_eq!(found["jobs"].as_array().map(Vec::len), Some(1), "{found}");
+        let job = &found["jobs"][0];
+        assert_eq!((&job["id"], &job["idempotency_key"]), (&2.into(), &"b&c".into()));
+        assert_eq!(by_key("b"), serde_json::json!({ "jobs": [], "next": null }));
     });
 }

@@ -1,9 +1,8 @@
-//! What differs from run to run is replaced: instants, ages, and the space that they took in a
-//! table.
+//! Replaces what differs from run to run: instants, ages, and the width of their columns.
 
 use std::fmt::Write as _;
 
-/// A transcript that is the same for every run.
+/// Replaces what differs from run to run in a transcript.
 pub(crate) fn redacted(text: &str) -> String {
     let mut lines = String::new();
     // How fast a file was read differs too.
@@ -66,7 +65,7 @@ fn without_rates(line: &str) -> String {
     format!("{before}\"rates\":<rates>{}", without_rates(rest))
 }
 
-/// Whether this is an instant, as all are written.
+/// Whether this is an instant like `2026-01-02T03:04:05Z`.
 fn is_instant(text: &str) -> bool {
     let form = "dddd-dd-ddTdd:dd:dd.dddZ";
     text.len() == form.len()

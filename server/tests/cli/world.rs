@@ -1,4 +1,4 @@
-//! A story of commands, told in every mode: directly on each store, and over HTTP.
+//! A list of commands, run in every mode: directly on each store, and over HTTP.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use windlass_tests::postgres_server::PostgresServer;
 use crate::common::{Place, Server};
 use crate::redact::redacted;
 
-/// How a command reaches the jobs.
+/// How a command accesses the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Sqlite,
@@ -18,20 +18,20 @@ pub(crate) enum Mode {
     Server,
 }
 
-/// Every mode there is here.
+/// The modes that can be tested on this machine.
 fn modes() -> Vec<Mode> {
     let postgres = PostgresServer::shared().map(|_| Mode::Postgres);
     [Mode::Sqlite, Mode::Redb, Mode::Server].into_iter().chain(postgres).collect()
 }
 
-/// A store with what a story begins with.
+/// A store with the jobs that a test begins with.
 pub(crate) struct World {
     pub(crate) place: Place,
     pub(crate) server: Option<Server>,
-    told: String,
+    output: String,
 }
 
-/// What a command left.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -40,7 +40,7 @@ pub(crate) struct Ran {
 }
 
 impl World {
-    /// A store that a server has filled. In the direct modes the server is gone.
+    /// A store that a server has filled. In the direct modes the server has been stopped.
     pub(crate) fn new(mode: Mode, fill: fn(&Server)) -> Self {
         let place = Place::new(match mode {
             Mode::Sqlite | Mode::Server => "sqlite",
@@ -49,14 +49,14 @@ impl World {
         });
         let server = place.start(&[]);
         fill(&server);
-        let told = String::new();
+        let output = String::new();
         if mode == Mode::Server {
-            return Self { place, server: Some(server), told };
+            return Self { place, server: Some(server), output };
         }
         server.signal("-TERM");
         let (status, said) = server.end();
         assert!(status.success(), "{said}");
-        Self { place, server: None, told }
+        Self { place, server: None, output }
     }
 
     /// The binary, on this store and with these arguments.
@@ -79,7 +79,7 @@ impl World {
         ran(self.command(args), input)
     }
 
-    /// Runs a command and writes down what somebody saw.
+    /// Runs a command and records its output.
     pub(crate) fn tell(&mut self, args: &[&str]) -> Ran {
         self.tell_with(args, "")
     }
@@ -87,24 +87,24 @@ impl World {
     pub(crate) fn tell_with(&mut self, args: &[&str], input: &str) -> Ran {
         let ran = self.run_with(args, input);
         let words: Vec<String> = args.iter().map(|arg| quoted(arg)).collect();
-        let _ = write!(self.told, "$ windlass {}\n{}", words.join(" "), ran.out);
+        let _ = write!(self.output, "$ windlass {}\n{}", words.join(" "), ran.out);
         for line in ran.err.lines() {
-            let _ = writeln!(self.told, "! {line}");
+            let _ = writeln!(self.output, "! {line}");
         }
         if ran.code != 0 {
-            let _ = writeln!(self.told, "[exit {}]", ran.code);
+            let _ = writeln!(self.output, "[exit {}]", ran.code);
         }
         ran
     }
 }
 
-/// Tells a story in every mode; all must tell the same, and it is returned.
+/// Runs the commands in every mode; all transcripts must be equal. Returns the transcript.
 pub(crate) fn in_every_mode(fill: fn(&Server), story: fn(&mut World)) -> String {
     in_modes(&modes(), fill, story)
 }
 
-/// The same for a story in which commands are refused or find a duplicate, and then others tell the
-/// next id: PostgreSQL leaves the ids out that were not used.
+/// The same for a test whose commands are refused or find a duplicate before others print new ids:
+/// PostgreSQL skips the ids that were not used.
 pub(crate) fn with_every_id(fill: fn(&Server), story: fn(&mut World)) -> String {
     in_modes(&[Mode::Sqlite, Mode::Redb, Mode::Server], fill, story)
 }
@@ -113,7 +113,7 @@ fn in_modes(modes: &[Mode], fill: fn(&Server), story: fn(&mut World)) -> String 
     let tell = |mode| {
         let mut world = World::new(mode, fill);
         story(&mut world);
-        redacted(&world.told)
+        redacted(&world.output)
     };
     let first = tell(Mode::Sqlite);
     for mode in modes.iter().skip(1) {
@@ -122,7 +122,7 @@ fn in_modes(modes: &[Mode], fill: fn(&Server), story: fn(&mut World)) -> String 
     first
 }
 
-/// The binary, without anything of the environment that it would listen to.
+/// The binary, without the variables of the environment that it reads.
 pub(crate) fn windlass(place: &Place) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command.current_dir(place.dir.path());

@@ -1,4 +1,5 @@
-//! Tokens and scopes on every route, other web sites, and what must never show in the log.
+//! Tokens and scopes on every route, requests of other web sites, and secrets that the log must not
+//! hold.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -21,10 +22,23 @@ fn path(template: &str) -> String {
     template
         .replace("{id}", "1")
         .replace("{queue}", "default")
+        .replace("{bulk}", "1")
         .replace("{worker}", "w-1")
         .replace("{name}", "max_retries")
         .replace("{build}", "0")
         .replace("{file}", "app.js")
+}
+
+#[test]
+fn the_line_that_says_ready_has_the_number_of_tokens() {
+    let (_place, mut open) = Server::new("sqlite");
+    let line = open.wait_for_log("ready");
+    assert!(line.split_whitespace().any(|field| field == "tokens=0"), "{line}");
+    assert!(!line.contains("0 tokens"), "{line}");
+    let (_place, mut guarded) = guarded("sqlite");
+    let line = guarded.wait_for_log("ready");
+    assert!(line.split_whitespace().any(|field| field == "tokens=4"), "{line}");
+    assert!(!line.contains("0123456789"), "{line}");
 }
 
 #[test]
@@ -63,7 +77,7 @@ fn every_route_refuses_no_token_a_wrong_one_and_one_that_is_too_narrow() {
 }
 
 #[test]
-fn methods_and_paths_that_are_not_there_tell_strangers_nothing() {
+fn methods_and_paths_that_are_not_there_tell_nothing_without_a_token() {
     let (_place, server) = guarded("sqlite");
     for (method, path) in
         [("PATCH", "/jobs"), ("GET", "/nowhere"), ("TRACE", "/"), ("OPTIONS", "/jobs/1")]
@@ -75,7 +89,7 @@ fn methods_and_paths_that_are_not_there_tell_strangers_nothing() {
 }
 
 #[test]
-fn a_stranger_gets_a_page_without_data_and_a_bare_status() {
+fn a_caller_without_a_token_gets_a_page_without_data_and_a_bare_status() {
     let (_place, server) = guarded("sqlite");
     let mut client = server.connect();
     client.token = Some("admin-token-0123456789".into());
@@ -104,7 +118,7 @@ fn a_hangup_reloads_the_tokens_and_a_bad_file_leaves_the_old_in_force() {
     };
     place.private_file("tokens", "new everything new-token-0123456789\n");
     server.signal("-HUP");
-    server.wait_for_log("the tokens stay as they were");
+    server.wait_for_log("the tokens were not reloaded");
     assert_eq!(status(&server, "old-token-0123456789"), 200);
     place.private_file("tokens", "new read new-token-0123456789\n");
     server.signal("-HUP");
@@ -156,7 +170,7 @@ fn a_token_file_that_cannot_be_used_is_refused_without_its_secrets() {
     let bad = place.private_file("bad", "ops everything a-secret-that-is-long-enough\n");
     let open = place.private_file("open", TOKENS);
     std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let empty = place.private_file("empty", "# nobody\n");
+    let empty = place.private_file("empty", "# no token\n");
     let missing = place.path("missing");
     for file in [bad, open, empty, missing] {
         let file = file.to_str().unwrap();

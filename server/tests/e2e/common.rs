@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use windlass_tests::postgres_server::PostgresServer;
 
-/// How long anything may take before a test fails.
+/// Time limit of every wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The stores in files.
@@ -76,7 +76,7 @@ impl Place {
         piped(command)
     }
 
-    /// Starts a server that must refuse to start; its exit code and what it said.
+    /// Starts a server that must refuse to start; returns its exit code and output.
     pub(crate) fn refused(&self, args: &[&str]) -> (Option<i32>, String) {
         let mut child = self.command(args).spawn().unwrap();
         let out = lines(child.stdout.take().unwrap());
@@ -99,7 +99,7 @@ impl Place {
     }
 }
 
-/// The same command, with what it says kept.
+/// The same command with its output captured.
 pub(crate) fn piped(mut command: Command) -> Command {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -142,6 +142,13 @@ impl Server {
         self.child.id()
     }
 
+    /// The most memory that it has taken, in KiB.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([name, &self.pid().to_string()]).status().unwrap();
         assert!(sent.success());
@@ -162,7 +169,7 @@ impl Server {
         }
     }
 
-    /// Waits for the end, and returns its code and everything it has said.
+    /// Waits for the end, and returns its exit code and whole output.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let mut said = std::mem::take(&mut self.seen);
         said.extend(self.log.iter());
@@ -212,13 +219,13 @@ impl Server {
         self.get(&format!("/jobs/{id}")).json()
     }
 
-    /// Asks until the status is as wanted.
+    /// Repeats a request until it has this status.
     pub(crate) fn until_status(&self, path: &str, status: u16) {
         let good = (0..20_000).any(|_| self.get(path).status == status);
         assert!(good, "{path} never was {status}");
     }
 
-    /// Asks until the answer is as wanted. Each question is a request, so it does not spin freely.
+    /// Repeats a request until the answer satisfies `good`.
     pub(crate) fn until(&self, path: &str, good: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..20_000 {
             let reply = self.get(path).json();
@@ -355,7 +362,7 @@ impl Client {
         self.stream.write_all(bytes).is_ok()
     }
 
-    /// The next answer; nothing if the connection ended.
+    /// The next answer; `None` if the connection ended.
     pub(crate) fn reply(&mut self) -> Option<Reply> {
         let (status, headers) = self.head()?;
         let find = |name: &str| {
@@ -386,7 +393,7 @@ impl Client {
         Some((status, headers))
     }
 
-    /// The next chunk of a stream; nothing at its end.
+    /// The next chunk of a stream; `None` at its end.
     pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
         let length = usize::from_str_radix(&self.line()?, 16).ok()?;
         let mut chunk = vec![0; length + 2];
@@ -395,7 +402,7 @@ impl Client {
         (length > 0).then_some(chunk)
     }
 
-    /// The next line of a stream; nothing at its end.
+    /// The next line of a stream; `None` at its end.
     pub(crate) fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         let read = self.reader.read_line(&mut line).ok()?;

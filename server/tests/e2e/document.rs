@@ -1,4 +1,4 @@
-//! The OpenAPI document is true: its examples are taken, and answers are as it says.
+//! The OpenAPI document is correct: its examples are accepted, and answers fit its schemas.
 
 use std::path::Path;
 
@@ -25,6 +25,7 @@ fn every_documented_example_is_answered_as_documented() {
         let path = template
             .replace("{id}", &id.to_string())
             .replace("{queue}", "default")
+            .replace("{bulk}", "1")
             .replace("{worker}", "w-1")
             .replace("{name}", "max_retries")
             .replace("{build}", "0")

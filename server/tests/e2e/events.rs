@@ -2,6 +2,9 @@
 
 use std::process::Command;
 
+use windlass_core::Millis;
+use windlass_runtime_tokio::{Clock, SystemClock};
+
 use crate::common::{Client, Server, stores};
 
 /// Reads a stream until it holds this text.
@@ -14,22 +17,23 @@ fn until(client: &mut Client, text: &str) -> String {
     said
 }
 
-fn listen(server: &Server, headers: &[(&str, &str)]) -> Client {
+pub(crate) fn listen(server: &Server, headers: &[(&str, &str)]) -> Client {
     let mut client = server.connect();
     client.ask("GET", "/events", headers, None);
     let (status, headers) = client.head().unwrap();
     assert_eq!(status, 200);
     assert!(headers.contains(&("content-type".into(), "text/event-stream".into())));
+    assert!(headers.contains(&("x-accel-buffering".into(), "no".into())), "nginx would hold it");
     until(&mut client, ": windlass");
     client
 }
 
-fn ids(said: &str) -> Vec<u64> {
+pub(crate) fn ids(said: &str) -> Vec<u64> {
     said.lines().filter_map(|line| line.strip_prefix("id: ")?.parse().ok()).collect()
 }
 
 #[test]
-fn changes_are_told_in_order_and_replayed_to_one_who_comes_back() {
+fn changes_are_sent_in_order_and_again_to_a_client_that_reconnects() {
     for store in stores() {
         let (_place, server) = Server::new(store);
         let mut client = listen(&server, &[]);
@@ -55,7 +59,7 @@ fn changes_are_told_in_order_and_replayed_to_one_who_comes_back() {
 }
 
 #[test]
-fn one_who_comes_back_too_late_is_told_to_look_anew() {
+fn a_client_that_reconnects_too_late_gets_a_reset() {
     let (_place, server) = Server::new("sqlite");
     let mut client = listen(&server, &[("last-event-id", "17")]);
     let said = until(&mut client, "\n\n");
@@ -67,7 +71,7 @@ fn one_who_comes_back_too_late_is_told_to_look_anew() {
 }
 
 #[test]
-fn one_who_does_not_read_is_cut_off_and_others_are_told_everything() {
+fn a_client_that_does_not_read_is_cut_off_and_others_get_everything() {
     let args = ["--write-timeout", "1s", "--log-level", "debug"];
     let (_place, mut server) = Server::with("sqlite", &args);
     let mut deaf = listen(&server, &[]);
@@ -129,5 +133,25 @@ fn what_another_process_changes_is_one_hint_that_names_the_queue() {
     let said = until(&mut client, "event: changed");
     let said = if said.ends_with("\n\n") { said } else { said + &until(&mut client, "\n\n") };
     assert!(said.contains(r#"data: {"queues":["elsewhere"],"more":false}"#), "{said}");
+    assert!(!said.contains("event: reset"), "{said}");
+}
+
+#[test]
+fn another_process_that_runs_many_jobs_is_two_hints_a_second_at_most_and_no_reset() {
+    let (place, server) = Server::with("sqlite", &["--workers", "0"]);
+    let other = place.start(&[]);
+    let mut client = listen(&server, &[]);
+    let began = SystemClock.now().mono;
+    let passed = || SystemClock.now().mono.since(began);
+    let noops = format!(r#"{{"jobs":[{}]}}"#, [r#"{"kind":"windlass.noop"}"#; 10].join(","));
+    while passed() < Millis::seconds(2) {
+        assert_eq!(other.post("/jobs/batch", &noops).status, 202);
+    }
+    // An event of its own ends what is counted.
+    server.enqueue(r#"{"kind":"last"}"#);
+    let said = until(&mut client, r#""kind":"last""#);
+    let most = usize::try_from(passed().get()).unwrap() * 2 / 1_000 + 1;
+    let hints = said.matches("event: changed").count();
+    assert!((2..=most).contains(&hints), "{hints} hints in {}", passed());
     assert!(!said.contains("event: reset"), "{said}");
 }

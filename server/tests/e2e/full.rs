@@ -3,23 +3,34 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::{FILES, Place, Server, piped};
+use crate::common::{Client, FILES, Place, Server, piped};
+use crate::systemd::NotifySocket;
 
 /// A server whose store lies on a small disk of its own, in a mount namespace that ends with it.
 fn on_small_disk(place: &Place) -> Server {
+    start(small_disk(place))
+}
+
+fn start(command: Command) -> Server {
+    Server::of(piped(command).spawn().unwrap())
+}
+
+fn small_disk(place: &Place) -> Command {
     std::fs::create_dir(place.path("data")).unwrap();
     let inner = place.command(&["--listen", "127.0.0.1:0"]);
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
-    command.arg("mount -t tmpfs -o size=160m,mode=700 tmpfs data && exec \"$0\" \"$@\"");
+    let mount = "mount -t tmpfs -o size=160m,mode=700 tmpfs data";
+    command.arg(format!("{mount} && WATCHDOG_PID=$$ exec \"$0\" \"$@\""));
     command.arg(inner.get_program()).args(inner.get_args());
     command.current_dir(place.dir.path());
-    Server::of(piped(command).spawn().unwrap())
+    command
 }
 
 /// A file on that disk, seen from outside.
@@ -43,7 +54,10 @@ fn fill(file: &Path, bytes: usize) {
 fn a_full_disk_refuses_new_jobs_keeps_the_old_ones_and_heals_by_itself() {
     for store in FILES {
         let place = Place::new(store);
-        let server = on_small_disk(&place);
+        let systemd = NotifySocket::new(&place);
+        let mut command = small_disk(&place);
+        systemd.watch(&mut command);
+        let server = start(command);
         let (others, last) = (inside(&place, &server, "others"), inside(&place, &server, "last"));
         fill(&others, 64 << 20);
         let body = format!(r#"{{"payload":"{}"}}"#, "x".repeat(500_000));
@@ -58,6 +72,7 @@ fn a_full_disk_refuses_new_jobs_keeps_the_old_ones_and_heals_by_itself() {
         };
         assert_eq!(refused.refused(), (507, "store-full".into()), "{store}: {}", refused.text());
         assert!(acknowledged.len() > 10, "{store}: {}", acknowledged.len());
+        fed_while_refused(&systemd, &server, &body);
 
         // Stored jobs have the space that new ones were refused; the server is ready for that.
         for _ in 0..10 {
@@ -71,6 +86,7 @@ fn a_full_disk_refuses_new_jobs_keeps_the_old_ones_and_heals_by_itself() {
         fill(&last, 1 << 30);
         let refused = server.post("/jobs", &body);
         assert!([503, 507].contains(&refused.status), "{store}: {}", refused.text());
+        fed_while_refused(&systemd, &server, &body);
         std::fs::remove_file(&last).unwrap();
         server.until_status("/readyz", 200);
 
@@ -86,6 +102,16 @@ fn a_full_disk_refuses_new_jobs_keeps_the_old_ones_and_heals_by_itself() {
         std::fs::remove_file(&others).unwrap();
         server.enqueue(&body);
         assert_eq!(server.get("/readyz").json()["enqueues"], true);
+    }
+}
+
+/// A restart would make no space: the watchdog is fed while new jobs are refused.
+fn fed_while_refused(systemd: &NotifySocket, server: &Server, body: &str) {
+    systemd.skip();
+    for _ in 0..3 {
+        let refused = server.post("/jobs", body);
+        assert!([503, 507].contains(&refused.status), "{}", refused.text());
+        assert_eq!(systemd.next(), "WATCHDOG=1");
     }
 }
 
@@ -106,9 +132,73 @@ fn a_backup_that_has_no_room_is_refused_before_anything_is_copied() {
         let refused = server.get("/backup");
         assert_eq!(refused.refused(), (507, "store-full".into()), "{store}: {}", refused.text());
         assert!(refused.text().contains("the copy takes up to"), "{store}: {}", refused.text());
-        let left = std::fs::read_dir(inside(&place, &server, "")).unwrap();
-        let names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        assert_eq!(names.filter(|name| name.contains("backup")).count(), 0, "{store}");
+        assert_eq!(copies(&place, &server), [""; 0], "{store}");
+    }
+}
+
+/// The names of copies beside the store.
+fn copies(place: &Place, server: &Server) -> Vec<String> {
+    let files = std::fs::read_dir(inside(place, server, "")).unwrap();
+    let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.contains("backup")).collect()
+}
+
+/// The last space is for the jobs that are stored: a copy ends before it takes it.
+#[test]
+fn a_backup_whose_disk_fills_up_meanwhile_ends_clearly_and_leaves_the_last_space_free() {
+    const MIB: u64 = 1 << 20;
+    for store in FILES {
+        let place = Place::new(store);
+        let server = on_small_disk(&place);
+        let body = format!(r#"{{"payload":"{}"}}"#, "x".repeat(500_000));
+        for _ in 0..60 {
+            server.enqueue(&body);
+        }
+        let (folder, others) = (inside(&place, &server, ""), inside(&place, &server, "others"));
+        let last = inside(&place, &server, "last");
+        let free = || windlass_store_file::free(&folder).unwrap();
+        // What a copy may take by what is checked before, and what it takes.
+        let room = free();
+        let file = std::fs::metadata(inside(&place, &server, "jobs.db")).unwrap().len();
+        let copy = u64::try_from(server.get("/backup").body.len()).unwrap();
+        let most = file.max(copy);
+        let size = |bytes: u64| usize::try_from(bytes).unwrap();
+        // Room for it and 2 MiB more. When it has begun, others take 16.
+        fill(&others, size(room - most - 34 * MIB));
+        let address = server.address;
+        let is_begun = |name: &String| {
+            let file = inside(&place, &server, name).metadata();
+            file.is_ok_and(|file| file.blocks() * 512 < copy / 4)
+        };
+        let caught = (0..200).any(|_| {
+            let (caught, reply, lowest) = std::thread::scope(|scope| {
+                let ask = move || Client::to(address).send("GET", "/backup", &[], None);
+                let asked = scope.spawn(ask);
+                while copies(&place, &server).is_empty() && !asked.is_finished() {}
+                server.signal("-STOP");
+                let caught = copies(&place, &server).first().is_some_and(is_begun);
+                if caught {
+                    fill(&last, size(most - copy + 16 * MIB));
+                }
+                server.signal("-CONT");
+                let mut lowest = free();
+                while !asked.is_finished() {
+                    lowest = lowest.min(free());
+                }
+                (caught, asked.join().unwrap(), lowest)
+            });
+            if caught {
+                assert_eq!(reply.refused(), (507, "store-full".into()), "{store}");
+                // Less by what is written between two looks at the disk.
+                assert!(lowest >= 24 * MIB, "{store}: {} KiB were left", lowest >> 10);
+            }
+            caught
+        });
+        assert!(caught, "{store}: no copy was stopped in its first quarter");
+        assert_eq!(copies(&place, &server), [""; 0], "{store}");
+        std::fs::remove_file(&last).unwrap();
+        assert!(free() >= 32 * MIB, "{store}");
+        server.enqueue(&body);
     }
 }
 

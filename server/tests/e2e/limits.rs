@@ -2,7 +2,7 @@
 
 use crate::common::{Client, Server, stores};
 
-/// Whether somebody honest is served.
+/// Whether a well-behaved client is served.
 fn serves(server: &Server) {
     assert_eq!(server.get("/livez").status, 200);
 }
@@ -103,7 +103,7 @@ fn heads_that_are_too_large_are_refused() {
         client.raw(head.as_bytes());
         let reply = client.reply()?;
         assert!(!reply.problem().is_empty());
-        assert!(reply.header("x-request-id").is_some(), "whoever answers");
+        assert!(reply.header("x-request-id").is_some(), "in every answer");
         assert!(reply.header("content-security-policy").is_some());
         Some(reply.status)
     };
@@ -168,7 +168,7 @@ fn an_idle_connection_outlives_the_time_of_a_head() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so_and_the_others_are_served() {
+fn one_connection_too_many_is_refused_and_the_others_are_served() {
     for store in stores() {
         let (_place, server) = Server::with(store, &["--max-connections", "3"]);
         let mut held: Vec<Client> = (0..3).map(|_| server.connect()).collect();
@@ -178,7 +178,7 @@ fn one_connection_too_many_is_told_so_and_the_others_are_served() {
         let mut late = server.connect();
         let reply = late.reply().expect("a refusal, without asking");
         assert_eq!(reply.refused(), (503, "overloaded".into()));
-        assert!(reply.json()["detail"].as_str().unwrap().contains("3 connections"));
+        assert!(reply.json()["detail"].as_str().unwrap().contains("limit (3)"));
         assert_eq!(reply.header("retry-after"), Some("1"));
         assert_eq!(held[0].send("GET", "/livez", &[], None).status, 200);
         held.remove(0);

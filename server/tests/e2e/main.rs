@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod access;
+mod bulk;
 mod common;
 mod dashboard;
 mod document;
@@ -13,6 +14,8 @@ mod limits;
 mod memory;
 mod metrics;
 mod routes;
+mod search;
 mod secure;
+mod systemd;
 mod verdicts;
 mod workers;

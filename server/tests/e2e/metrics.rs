@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::Server;
 
-/// A server on which a job failed, one was snoozed and one was done.
+/// Starts a server with a failed, a snoozed and a done job.
 fn used(args: &[&str]) -> (crate::common::Place, Server) {
     let (place, server) = Server::with("sqlite", args);
     for (kind, verdict) in [
@@ -107,8 +107,10 @@ fn only_an_attempt_that_failed_counts_as_retried() {
     for line in [
         r#"windlass_jobs_finished_total{queue="default",outcome="retried"} 1"#,
         r#"windlass_jobs_finished_total{queue="default",outcome="given_back"} 2"#,
-        r#"windlass_job_run_seconds_count{queue="default",kind="a"} 1"#,
-        r#"windlass_job_wait_seconds_count{queue="default",kind="c"} 2"#,
+        r#"windlass_job_run_seconds_count{queue="default"} 2"#,
+        r#"windlass_job_wait_seconds_count{queue="default"} 4"#,
+        r#"windlass_job_run_by_kind_seconds_count{queue="default",kind="a"} 1"#,
+        r#"windlass_job_wait_by_kind_seconds_count{queue="default",kind="c"} 2"#,
     ] {
         assert!(text.contains(line), "{line} is missing in:\n{text}");
     }

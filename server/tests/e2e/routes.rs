@@ -1,6 +1,6 @@
-//! Every route, and every refusal that the contract names.
+//! Every route, and every problem that the API documents.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::common::{Server, stores};
 
@@ -134,6 +134,27 @@ fn a_repeated_request_gives_one_job_and_another_one_is_a_conflict() {
 }
 
 #[test]
+fn a_job_is_found_by_its_idempotency_key_and_by_no_other() {
+    for store in stores() {
+        let (_place, server) = Server::new(store);
+        server.enqueue(r#"{"idempotency_key":"order-1"}"#);
+        let id = server.enqueue(r#"{"idempotency_key":"order&1/2","queue":"mail"}"#);
+        let found = |query: &str| {
+            let page = server.get(&format!("/jobs?{query}")).json();
+            assert_eq!(page["next"], Value::Null, "{page}");
+            let jobs = page["jobs"].as_array().unwrap().iter();
+            jobs.map(|job| job["id"].as_u64().unwrap()).collect::<Vec<u64>>()
+        };
+        assert_eq!(found("key=order%261/2"), [id]);
+        assert_eq!(found("key=order%261/2&queue=mail&state=queued"), [id]);
+        assert_eq!(found("key=order"), [0_u64; 0]);
+        assert_eq!(found("key=order%261/2&queue=default"), [0_u64; 0]);
+        assert_eq!(server.post(&format!("/jobs/{id}/cancel"), "").status, 200);
+        assert_eq!(found("key=order%261/2&state=cancelled"), [id]);
+    }
+}
+
+#[test]
 fn a_batch_has_one_result_per_job_and_a_bad_one_spoils_nothing() {
     for store in stores() {
         let (_place, server) = Server::new(store);
@@ -149,7 +170,9 @@ fn a_batch_has_one_result_per_job_and_a_bad_one_spoils_nothing() {
         assert_eq!(results[4], json!({"id": 2, "duplicate": true}));
         assert_eq!(results[5]["error"]["status"], 422);
         assert_eq!(server.post("/jobs/batch", r#"{"jobs":[]}"#).pointers(), ["/jobs"]);
-        for (path, wanted) in [("/jobs/batch", r#"{"jobs":[...]}"#), ("/jobs/reports", "reports")] {
+        for (path, wanted) in
+            [("/jobs/batch", r#"{"jobs":[...]}"#), ("/jobs/reports", r#"{"reports":[...]}"#)]
+        {
             let bare = server.post(path, r#" [{"kind":"email"}]"#);
             assert_eq!(bare.refused(), (422, "invalid".into()));
             let detail = bare.json()["detail"].as_str().unwrap().to_owned();
@@ -259,6 +282,63 @@ fn dead_letters_are_listed_replayed_by_filter_and_discarded() {
         assert_eq!(reply.json(), json!({"replayed": 1, "more": false}));
         assert!(server.get("/dlq").json()["jobs"].as_array().unwrap().is_empty());
         assert_eq!(server.post("/dlq/retry", r#"{"limit":1001}"#).pointers(), ["/limit"]);
+    }
+}
+
+#[test]
+fn error_groups_are_listed_in_three_orders_and_tell_what_their_dead_letters_share() {
+    for store in stores() {
+        let (_place, server) = Server::new(store);
+        for n in 0..5 {
+            let payload = json!({"to": {"host": "mx1"}, "n": n});
+            server.enqueue(&json!({"kind": "k", "max_retries": 0, "payload": payload}).to_string());
+        }
+        for job in server.claim("w", 5) {
+            let (id, token) = (&job["id"], &job["lease"]["token"]);
+            let error = if *id == 5 { "refused".into() } else { format!("no room on disk {id}") };
+            let body = json!({"token": token, "error": error}).to_string();
+            assert_eq!(server.post(&format!("/jobs/{id}/fail"), &body).status, 200);
+        }
+        let list = server.get("/errors").json();
+        let group = &list["groups"][0];
+        assert_eq!((&group["count"], &group["kind"]), (&json!(4), &json!("k")));
+        let title = json!([{"text": "no room on disk "}, {"slot": "number"}]);
+        assert_eq!((&group["title"], &group["queues"][0]["count"]), (&title, &json!(4)));
+        assert_eq!(
+            (&group["newest"], &group["sample"]),
+            (&json!([4, 3, 2]), &json!("no room on disk 4"))
+        );
+        assert_eq!(group["hours"].as_array().unwrap().len(), 24);
+        let (id, other) = (group["id"].as_str().unwrap(), &list["groups"][1]["id"]);
+        let page = server.get("/errors?limit=1").json();
+        let rest = server.get(&format!("/errors?cursor={}", page["next"].as_str().unwrap())).json();
+        assert_eq!((&rest["groups"][0]["id"], &rest["next"]), (other, &Value::Null));
+        for by in ["last", "new"] {
+            let found = server.get(&format!("/errors?by={by}&queue=default&kind=k")).json();
+            assert_eq!(found["groups"].as_array().unwrap().len(), 2);
+        }
+        assert_eq!(server.get("/errors?queue=none").json()["groups"], json!([]));
+        for bad in ["by=x", "limit=0", "cursor=1", "cursor=1_2"] {
+            assert_eq!(server.get(&format!("/errors?{bad}")).refused().0, 422, "{bad}");
+        }
+        let detail = server.get(&format!("/errors/{id}")).json();
+        let shared = json!({"where": "payload", "path": "/to/host", "value": "mx1", "share": 1.0});
+        assert_eq!(detail["sampled"], 4);
+        assert!(detail["shared"].as_array().unwrap().contains(&shared), "{detail}");
+        assert_eq!(server.get("/errors/1").status, 404);
+        assert_eq!(server.get("/jobs/4").json()["error_group"], id);
+        let rows = server.get(&format!("/jobs?fields=row&group={id}&limit=3")).json();
+        assert_eq!(rows["jobs"].as_array().unwrap().len(), 3);
+        assert_eq!(rows["jobs"][0]["error_group"], id);
+        assert_eq!(server.get("/jobs?group=x").refused().0, 422);
+        // One snapshot is shared for most of a second.
+        let snapshot = server.until("/snapshot", |snapshot| snapshot["errors"]["jobs"] == 5);
+        let errors = &snapshot["errors"];
+        assert_eq!((&errors["groups"], &errors["new"]), (&json!(2), &json!(2)));
+        let reply = server.post("/dlq/retry", &json!({"group": id}).to_string());
+        assert_eq!(reply.json(), json!({"replayed": 4, "more": false}));
+        assert_eq!(server.get("/errors").json()["groups"].as_array().unwrap().len(), 1);
+        assert_eq!(server.post("/dlq/retry", r#"{"group":"x"}"#).pointers(), ["/group"]);
     }
 }
 

@@ -1,4 +1,4 @@
-//! TLS. The certificate and the key beside this file are for tests alone, and worth nothing.
+//! TLS. The certificate and the key beside this file are for tests only.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn secured(place: &Place, cert: &str, key: &str) -> Server {
     place.start(&["--tls-cert", &cert, "--tls-key", &key])
 }
 
-/// What `windlass --server https://... status` says with this --ca.
+/// Runs `windlass --server https://... status` with this --ca.
 fn status(address: &str, ca: &str) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command.args(["--server", address, "--ca", &format!("{FOLDER}/{ca}"), "status"]);
@@ -59,7 +59,7 @@ fn a_hangup_reloads_the_certificate_and_a_bad_one_leaves_the_old_in_place() {
     let address = format!("https://localhost:{}", server.address.port());
     place.certificate("cert.pem", "self-key.pem");
     server.signal("-HUP");
-    server.wait_for_log("the certificate stays as it was");
+    server.wait_for_log("the certificate was not reloaded");
     assert_eq!(status(&address, "self.pem").0, Some(0));
     place.certificate("cert.pem", "key.pem");
     server.signal("-HUP");

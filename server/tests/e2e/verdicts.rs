@@ -1,6 +1,6 @@
-//! Waiting for a verdict over HTTP: answered with it, when the time is over, or at the end.
+//! Waiting for a verdict over HTTP: answered with it, at the time limit, or at the shutdown.
 
-use crate::common::{Server, stores};
+use crate::common::{FILES, Server, stores};
 
 #[test]
 fn a_wait_is_answered_with_the_verdict_and_not_before() {
@@ -44,4 +44,24 @@ fn a_wait_ends_with_the_server() {
     assert_eq!(waiting.reply().unwrap().refused(), (503, "shutting-down".into()));
     let (status, said) = server.end();
     assert!(status.success(), "{said}");
+}
+
+#[test]
+fn a_done_job_is_purged_when_it_is_past_its_age_and_others_stay() {
+    for store in FILES {
+        let (_place, server) = Server::with(store, &["--keep-done", "1s"]);
+        let (done, failed) = (server.enqueue("{}"), server.enqueue(r#"{"max_retries":0}"#));
+        let queued = server.enqueue("{}");
+        for (job, verdict, rest) in [(done, "complete", ""), (failed, "fail", r#","error":"e""#)] {
+            let claimed = server.claim("w", 1);
+            assert_eq!(claimed[0]["id"], job, "{store}");
+            let body = format!(r#"{{"token":{}{rest}}}"#, claimed[0]["lease"]["token"]);
+            assert_eq!(server.post(&format!("/jobs/{job}/{verdict}"), &body).status, 200);
+        }
+        server.until_status(&format!("/jobs/{done}"), 404);
+        assert_eq!(server.job(failed)["state"], "failed", "{store}");
+        assert_eq!(server.job(queued)["state"], "queued", "{store}");
+        let counts = server.get("/queues/default").json()["counts"].clone();
+        assert_eq!((&counts["done"], &counts["failed"]), (&0.into(), &1.into()), "{store}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Remote workers: claims, reports, heartbeats, and clients that go away.
+//! Remote workers: claims, reports, heartbeats, and clients that disconnect.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -171,8 +171,8 @@ fn a_heartbeat_extends_the_lease_and_shows_progress_until_the_job_is_cancelled()
         assert!(lease["until"].as_str() > job["lease"]["until"].as_str());
         assert_eq!(server.job(id)["progress"], json!({"at": 1.0}));
         server.post(&format!("/jobs/{id}/cancel"), "");
-        let told = report(&server, job, "heartbeat", "");
-        assert_eq!(told.refused(), (409, "lease-lost".into()));
+        let reply = report(&server, job, "heartbeat", "");
+        assert_eq!(reply.refused(), (409, "lease-lost".into()));
         let late = report(&server, job, "complete", "");
         assert_eq!(late.refused(), (409, "lease-lost".into()));
         assert_eq!(server.job(id)["state"], "cancelled");
@@ -212,10 +212,42 @@ fn a_lease_that_ran_out_is_run_again_and_its_holder_is_refused() {
     let body = r#"{"worker":"other","wait_ms":30000}"#;
     let found = other.send("POST", "/jobs/poll", &[], Some(body)).json();
     assert_eq!(found["jobs"][0]["lease"]["token"], format!("{id}.2"));
-    assert_eq!(report(&server, &lost, "complete", "").refused(), (409, "lease-lost".into()));
+    for (verb, rest) in [("complete", ""), ("heartbeat", ""), ("fail", r#","error":"x""#)] {
+        let late = report(&server, &lost, verb, rest);
+        assert_eq!(late.refused(), (409, "lease-lost".into()), "{verb}");
+        assert_eq!(late.json()["reason"], "expired", "{verb}");
+    }
     let attempts = server.get(&format!("/jobs/{id}/attempts")).json();
     assert_eq!(attempts["attempts"][0]["outcome"], "expired");
     assert_eq!(attempts["attempts"][0]["worker"], "frozen");
+}
+
+#[test]
+fn heartbeats_of_an_attempt_past_its_timeout_are_refused_and_say_so() {
+    for store in stores() {
+        let (_place, server) = Server::new(store);
+        let id = server.enqueue(r#"{"timeout_ms":500,"max_retries":0}"#);
+        let job = server.claim("w", 1).remove(0);
+        let until = &job["lease"]["until"];
+        let beats = (0..20_000).map(|_| report(&server, &job, "heartbeat", ""));
+        let refused = beats.skip_while(|beat| {
+            let extended = beat.status == 200;
+            assert!(!extended || beat.json()["lease"]["until"] == *until, "{}", beat.text());
+            extended
+        });
+        let refused = refused.take(1).next().expect("an attempt has 500 ms");
+        assert_eq!(refused.refused(), (409, "lease-lost".into()));
+        assert_eq!(refused.json()["reason"], "timed_out", "{}", refused.text());
+        let failed = server.until(&format!("/jobs/{id}"), |job| job["state"] == "failed");
+        for (verb, rest) in [("heartbeat", ""), ("complete", ""), ("fail", r#","error":"x""#)] {
+            let late = report(&server, &job, verb, rest);
+            assert_eq!(late.refused(), (409, "lease-lost".into()), "{verb}");
+            assert_eq!(late.json()["reason"], "timed_out", "{verb}");
+        }
+        assert_eq!(server.job(id), failed);
+        let attempts = server.get(&format!("/jobs/{id}/attempts")).json();
+        assert_eq!(attempts["attempts"][0]["outcome"], "timed_out", "{attempts}");
+    }
 }
 
 #[test]
@@ -283,7 +315,7 @@ fn claims_whose_answer_cannot_be_written_are_given_back_at_once() {
         let mut deaf = server.connect();
         deaf.ask("POST", "/jobs/poll", &[], Some(r#"{"worker":"deaf","max":30}"#));
         server.until("/queues/default", |queue| queue["counts"]["processing"] == 30);
-        server.wait_for_log("claims could not be delivered and were given back");
+        server.wait_for_log("undelivered claims were released");
         let queue = server.get("/queues/default").json();
         assert_eq!(queue["counts"]["queued"], 30, "{queue}");
         assert_eq!(server.job(1)["attempts"], 0, "not charged");
@@ -318,7 +350,7 @@ fn a_poll_for_many_large_jobs_gets_as_many_as_fit_and_the_next_one_the_rest() {
 }
 
 #[test]
-fn several_workers_share_the_jobs_and_nobody_gets_one_twice() {
+fn several_workers_share_the_jobs_and_none_is_given_twice() {
     for store in stores() {
         let (_place, server) = Server::new(store);
         let jobs = vec!["{}"; 500].join(",");
@@ -472,15 +504,25 @@ fn the_scope_work_reads_the_jobs_it_holds_and_no_others() {
     let id = made["job"]["id"].as_u64().unwrap();
     let held = |token: &str| ask("worker", "GET", &format!("/jobs/{id}/lease?token={token}"), None);
     assert_eq!(ask("worker", "GET", &format!("/jobs/{id}"), None).status, 403);
-    assert_eq!(held(&format!("{id}.1")).problem(), "lease-lost", "it is not claimed yet");
+    let lost = |token: &str| {
+        let refused = held(token);
+        assert_eq!(refused.refused(), (409, "lease-lost".into()), "{token}");
+        refused.json()["reason"].clone()
+    };
+    assert_eq!(lost(&format!("{id}.1")), "expired", "it is not claimed yet");
     let poll = ask("worker", "POST", "/jobs/poll", Some(r#"{"worker":"w"}"#)).json();
     let token = token(&poll["jobs"][0]);
     assert_eq!(held(&token).json()["payload"], json!({"secret": 1}));
-    assert_eq!(held(&format!("{id}.2")).problem(), "lease-lost");
+    assert_eq!(lost(&format!("{id}.2")), "expired");
     assert_eq!(held("999.1").pointers(), ["/token"]);
     assert_eq!(held("").pointers(), ["/token"]);
     let body = format!(r#"{{"token":"{token}"}}"#);
     let done = ask("worker", "POST", &format!("/jobs/{id}/complete"), Some(&body));
     assert_eq!(done.status, 200);
-    assert_eq!(held(&token).problem(), "lease-lost", "it holds it no more");
+    assert_eq!(lost(&token), "settled");
+    let other = ask("admin", "POST", "/jobs", Some("{}")).json()["job"]["id"].as_u64().unwrap();
+    ask("worker", "POST", "/jobs/poll", Some(r#"{"worker":"w"}"#));
+    ask("admin", "POST", &format!("/jobs/{other}/cancel"), None);
+    let path = format!("/jobs/{other}/lease?token={other}.1");
+    assert_eq!(ask("worker", "GET", &path, None).json()["reason"], "cancelled");
 }

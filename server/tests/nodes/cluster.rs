@@ -2,18 +2,39 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
+use std::time::Instant;
 
 use serde_json::Value;
-use windlass_tests::postgres_server::PostgresServer;
 
-use crate::common::{Client, Place, Reply, Server};
+use crate::common::{Client, Place, Reply, Server, stores};
 
-/// Several servers on a store of their own; `None` where PostgreSQL is not installed.
-pub(crate) fn nodes<const N: usize>(args: &[&str]) -> Option<(Place, [Server; N])> {
-    PostgresServer::shared()?;
-    let place = Place::new("postgres");
-    let nodes = std::array::from_fn(|_| place.start(args));
-    Some((place, nodes))
+/// The stores that several servers share: a file on one machine, and PostgreSQL where it is
+/// installed.
+pub(crate) fn shared_stores() -> impl Iterator<Item = &'static str> {
+    stores().into_iter().filter(|store| *store != "redb")
+}
+
+/// Several servers on a store of their own.
+pub(crate) fn nodes<const N: usize>(store: &str, args: &[&str]) -> (Place, [Server; N]) {
+    split(store, [args; N])
+}
+
+/// The same with arguments for each.
+pub(crate) fn split<const N: usize>(store: &str, args: [&[&str]; N]) -> (Place, [Server; N]) {
+    let place = Place::new(store);
+    let nodes = args.map(|args| place.start(args));
+    (place, nodes)
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is measured is real time")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// A line of figures for who runs the tests with `--nocapture`.
+#[expect(clippy::print_stderr, reason = "what a test has measured")]
+pub(crate) fn tell(figures: &str) {
+    eprintln!("figures: {figures}");
 }
 
 /// A server as threads share it: by its address.
@@ -70,10 +91,11 @@ pub(crate) fn report(node: &Server, job: &Value, verb: &str) -> Reply {
     Node(node.address).report(job, verb)
 }
 
-/// Enqueues a command that takes a minute, on the store itself.
+/// Enqueues a command that takes ten minutes, on the store itself, with a lease of a minute.
 pub(crate) fn enqueue_sleep(place: &Place) -> u64 {
     let mut command = windlass(place);
-    command.args(["--store", &place.store, "enqueue", "--command", "exec sleep 60"]);
+    command.args(["--store", &place.store, "enqueue", "--command", "exec sleep 600"]);
+    command.args(["--visibility-timeout", "1m"]);
     let (code, said) = ran(command);
     assert_eq!(code, 0, "{said}");
     said.trim().parse().unwrap()

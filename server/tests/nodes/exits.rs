@@ -13,6 +13,15 @@ fn tables(server: &PostgresServer, schema: &str) -> String {
     ))
 }
 
+/// Every row of a schema, as a sum.
+fn rows(server: &PostgresServer, schema: &str) -> String {
+    server.run(&format!(
+        "SELECT md5(string_agg(query_to_xml(format('SELECT * FROM %I.%I t ORDER BY t::text', \
+         schemaname, tablename), true, false, '')::text, '' ORDER BY tablename)) \
+         FROM pg_tables WHERE schemaname = '{schema}'"
+    ))
+}
+
 /// Runs `enqueue` and `serve` on a store that cannot be used.
 #[track_caller]
 fn refused(url: &str, code: i32, parts: &[&str]) {
@@ -53,6 +62,20 @@ fn a_wrong_password_and_missing_rights_are_not_allowed() {
     assert_eq!(code, 5, "{said}");
     assert!(said.contains("grant the user CREATE"), "{said}");
     assert_eq!(tables(server, &schema), "0");
+    let place = Place::new("postgres");
+    let schema = place.store.split("schema=").nth(1).unwrap().split('&').next().unwrap();
+    let node = place.start(&[]);
+    node.signal("-TERM");
+    assert!(node.end().0.success());
+    server.run(&format!(
+        "GRANT USAGE ON SCHEMA {schema} TO nodes_poor; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO nodes_poor; \
+         GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO nodes_poor; \
+         REVOKE DELETE ON {schema}.done FROM nodes_poor"
+    ));
+    let poor = place.store.replace(&format!("{USER}@"), "nodes_poor@");
+    let grant = format!("GRANT DELETE ON {schema}.done TO nodes_poor");
+    refused(&poor, 5, &["nodes_poor has no right to DELETE on table done", &grant]);
 }
 
 #[test]
@@ -70,10 +93,15 @@ fn a_schema_of_another_program_or_of_a_newer_version_is_left_alone() {
     refused(&server.url(&schema), 1, &["another program", "?schema="]);
     assert_eq!(tables(server, &schema), "1");
     let place = Place::new("postgres");
-    drop(place.start(&[]));
+    let node = place.start(&[]);
+    node.enqueue(r#"{"queue":"before"}"#);
+    node.signal("-TERM");
+    assert!(node.end().0.success());
     let newer = place.store.split("schema=").nth(1).unwrap().split('&').next().unwrap();
     server.run(&format!("UPDATE {newer}.meta SET value = 99 WHERE key = 'schema'"));
+    let before = (tables(server, newer), rows(server, newer));
     refused(&place.store, 1, &["newer Windlass", "run that version"]);
+    assert_eq!((tables(server, newer), rows(server, newer)), before, "it was written");
 }
 
 #[test]

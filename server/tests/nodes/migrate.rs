@@ -4,9 +4,46 @@ use windlass_tests::postgres_server::{PostgresServer, USER};
 
 use crate::cluster::{ran, windlass};
 use crate::common::Place;
+use crate::load::{NODES, under_load};
+
+/// Takes a store back to schema 4, as one that an older version has made.
+const OLDER: &str = "BEGIN; SET LOCAL deadlock_timeout = '60s'; SET search_path = windlass; \
+    SELECT pg_advisory_xact_lock(\
+    (SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks WHERE locktype = 'advisory' \
+    AND objid::bigint >> 28 = 2 LIMIT 1)); \
+    ALTER TABLE counts DROP COLUMN retrying; \
+    ALTER TABLE queues DROP COLUMN paused_at, DROP COLUMN paused_by; \
+    UPDATE meta SET value = 4 WHERE key = 'schema'; \
+    UPDATE meta SET value = value + 1 WHERE key = 'names'; COMMIT";
 
 #[test]
-fn a_server_that_may_not_migrate_waits_for_somebody_who_does() {
+fn nodes_that_are_restarted_while_one_migrates_an_older_schema_lose_nothing() {
+    let Some(database) = PostgresServer::start(&[]) else { return };
+    let url = database.tcp_url(database.port(), "windlass");
+    let place = Place { store: url, ..Place::new("sqlite") };
+    let schema = "SELECT value FROM windlass.meta WHERE key = 'schema'";
+    under_load("migration of an older schema", &place, [&[]; NODES], |load, cluster| {
+        load.wait_for_more();
+        let newest = database.run(schema);
+        database.run(OLDER);
+        for n in 0..NODES {
+            // They run on, and refuse what the schema is too old for.
+            cluster.node(n).until_status("/readyz", 503);
+        }
+        // One after the other: the first migrates while clients ask all that run.
+        for n in 0..NODES {
+            cluster.node(n).signal("-KILL");
+            cluster.end(load, n);
+            cluster.begin(load, n);
+            assert_eq!(database.run(schema), newest);
+            load.wait_for_more();
+        }
+        load.wait_for_service(cluster);
+    });
+}
+
+#[test]
+fn a_server_that_may_not_migrate_waits_for_one_that_does() {
     let Some(server) = PostgresServer::shared() else { return };
     let schema = server.new_schema();
     server.run("CREATE ROLE nodes_runs LOGIN");

@@ -37,7 +37,7 @@ fn given(place: &Place, way: &[(&str, String)]) -> Command {
     command
 }
 
-/// The command line of a process, as everybody on the machine sees it.
+/// The command line of a process, as every user of the machine sees it.
 fn seen(pid: u32) -> String {
     let mut text = String::new();
     let file = std::fs::File::open(format!("/proc/{pid}/cmdline"));
@@ -55,9 +55,9 @@ fn no_command_and_no_server_shows_the_password() {
         let node = Server::of(piped(command).spawn().unwrap());
         assert!(!seen(node.pid()).contains(PASSWORD), "{way:?} is in the list of processes");
         node.enqueue("{}");
-        let mut told = String::new();
+        let mut output = String::new();
         for path in ["/status", "/workers", "/metrics", "/readyz", "/config", "/nowhere"] {
-            told.push_str(&node.get(path).text());
+            output.push_str(&node.get(path).text());
         }
         for args in [
             &["enqueue", "a"][..],
@@ -78,14 +78,14 @@ fn no_command_and_no_server_shows_the_password() {
             command.args(args);
             let (code, said) = ran(command);
             assert!(![6, 101].contains(&code), "{args:?}: {said}");
-            told.push_str(&said);
+            output.push_str(&said);
         }
         node.signal("-TERM");
         let (status, said) = node.end();
         assert!(status.success(), "{said}");
         assert!(said.contains("postgres://windlass@127.0.0.1"), "{said}");
-        told.push_str(&said);
-        assert!(!told.contains(PASSWORD), "{way:?}: {told}");
+        output.push_str(&said);
+        assert!(!output.contains(PASSWORD), "{way:?}: {output}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `backup`: a whole copy or none, for its owner alone, never over something else.
+//! `backup`: a whole copy or none, readable by its owner only; no file is overwritten.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,7 +36,8 @@ fn a_copy_holds_what_the_store_held_in_both_modes() {
     }
 }
 
-/// Says that it is over, also when a check fails: else the writer would go on for ever.
+/// Sets the flag when dropped, also by a failing assertion: the writer would run for ever
+/// otherwise.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

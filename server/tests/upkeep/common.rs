@@ -1,6 +1,8 @@
-//! Running the binary, and waiting for what it says. Nothing here sleeps.
+//! Runs the binary and waits for its output. Nothing here sleeps.
 
-use std::io::{BufRead, BufReader, Read};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,10 +13,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 use windlass_tests::postgres_server::PostgresServer;
 
-/// How long anything may take before a test fails.
+/// Time limit of every wait.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How often to ask before a test fails: each takes some hundredths of a second.
+/// Maximum repetitions of a command before a test fails: each takes about 10 to 50 ms.
 pub(crate) const QUESTIONS: usize = 3_000;
 
 /// The stores in files.
@@ -33,7 +35,7 @@ pub(crate) struct Place {
     store: String,
 }
 
-/// How a command ended, and what it said.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) code: Option<i32>,
@@ -46,7 +48,7 @@ impl Done {
         serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
-    /// It must have worked.
+    /// Panics unless the exit code is 0.
     pub(crate) fn good(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
@@ -70,11 +72,16 @@ impl Place {
         Self { dir: tempfile::tempdir().unwrap(), store }
     }
 
+    /// The store, as it is given to `--store`.
+    pub(crate) fn store(&self) -> &str {
+        &self.store
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The binary on this store, with an environment that says nothing about it.
+    /// The binary on this store, without variables of Windlass in its environment.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WINDLASS_")) {
@@ -112,18 +119,28 @@ impl Place {
         Running::of(self.command(&args).spawn().unwrap())
     }
 
-    /// A connection to the store's own file, to do what no version of ours would.
+    /// Stores this number of jobs, each with a payload of 1 000 bytes and a key.
+    pub(crate) fn fill(&self, jobs: usize) {
+        let (mut lines, payload) = (String::new(), "x".repeat(1_000));
+        for n in 0..jobs {
+            let _ = writeln!(lines, r#"{{"payload":"{payload}","idempotency_key":"{n}"}}"#);
+        }
+        std::fs::write(self.path("jobs.ndjson"), lines).unwrap();
+        self.run(&["enqueue", "--file", "jobs.ndjson"]).good();
+    }
+
+    /// A connection to the file of the store, to write what no version of Windlass writes.
     pub(crate) fn sqlite(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.path("data/jobs.db")).unwrap()
     }
 
-    /// Asks until the answer is as wanted. Each question is a process of its own.
+    /// Repeats a command until its output satisfies `good`.
     pub(crate) fn until(&self, args: &[&str], good: impl Fn(&Value) -> bool) -> Value {
-        self.until_told(None, args, good)
+        self.until_shown(None, args, good)
     }
 
-    /// The same, asking the store itself or the server.
-    pub(crate) fn until_told(
+    /// The same, on the store itself or through the server.
+    pub(crate) fn until_shown(
         &self,
         server: Option<&Running>,
         args: &[&str],
@@ -157,6 +174,20 @@ pub(crate) fn kill(name: &str, pid: u64) {
     let _ = Command::new("kill").args([name, &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
+/// Reads the rest of an answer. Bytes that are not UTF-8 are replaced.
+pub(crate) fn answer(mut stream: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Peak resident memory of a process in KiB; 0 once it has ended.
+pub(crate) fn peak_kib(pid: u64) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
 /// A process that stays; killed when dropped.
 pub(crate) struct Running {
     child: Child,
@@ -177,7 +208,7 @@ impl Running {
         Self { child, first, out, log }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) fn address(&self) -> &str {
         self.first.split("://").nth(1).expect("it says where it listens")
     }
@@ -189,6 +220,28 @@ impl Running {
     /// The next line on standard output.
     pub(crate) fn line(&self) -> String {
         self.out.recv_timeout(PATIENCE).expect("it says something")
+    }
+
+    /// The next line on standard output, if there is one by now.
+    pub(crate) fn next_line(&self) -> Option<String> {
+        self.out.try_recv().ok()
+    }
+
+    /// Sends a request and reads nothing. The client leaves when the stream is dropped.
+    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        let (host, length) = (self.address(), body.len());
+        let mut stream = TcpStream::connect(host).unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        );
+        stream.write_all((head + body).as_bytes()).unwrap();
+        stream
+    }
+
+    /// The answer to a request, with its head.
+    pub(crate) fn request(&self, method: &str, path: &str, body: &str) -> String {
+        answer(self.send(method, path, body))
     }
 
     pub(crate) fn pid(&self) -> u64 {
@@ -214,8 +267,13 @@ impl Running {
     }
 
     /// Sends SIGTERM, and waits for the end.
-    pub(crate) fn stop(mut self) -> (ExitStatus, String) {
+    pub(crate) fn stop(self) -> (ExitStatus, String) {
         kill("-TERM", self.pid());
+        self.end()
+    }
+
+    /// Waits for the end.
+    pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let said: Vec<String> = self.log.iter().collect();
         (self.child.wait().unwrap(), said.join("\n"))
     }

@@ -1,32 +1,18 @@
 //! Figures are those of the store: two servers, a worker process and commands on one file count
 //! together, and every one of them reports the same.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use crate::common::{Place, QUESTIONS, Running};
 
-/// What `/metrics` says.
-fn metrics(server: &Running) -> String {
-    let mut stream = TcpStream::connect(server.address()).unwrap();
-    let host = server.address();
-    let head = format!("GET /metrics HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
-    text
-}
-
-/// What it says happened to jobs, as lines.
+/// The lines of `/metrics` about jobs.
 fn job_figures(server: &Running) -> Vec<String> {
     let of_jobs = ["windlass_jobs_", "windlass_job_", "windlass_lease_expired"];
-    let text = metrics(server);
+    let text = server.request("GET", "/metrics", "");
+    assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
     let lines = text.lines().filter(|line| of_jobs.iter().any(|name| line.starts_with(name)));
     lines.map(ToOwned::to_owned).collect()
 }
 
-/// Asks a server until it says all of these.
+/// Repeats the request until the server exposes all of these lines.
 #[track_caller]
 fn until(server: &Running, wanted: &[&str]) -> Vec<String> {
     for _ in 0..QUESTIONS {
@@ -66,8 +52,8 @@ fn two_servers_and_a_worker_process_on_one_file_report_the_same_figures() {
     let worker = Running::of(worker);
     assert!(worker.wait_for_log("attempt ended").contains("done"), "it logs what it ran");
 
-    let told = until(&first, &ALL);
-    assert_eq!(until(&second, &ALL), told, "both tell the same");
+    let counters = until(&first, &ALL);
+    assert_eq!(until(&second, &ALL), counters, "both show the same");
     for server in [Some(&first), Some(&second), None] {
         let status = place.either(server, &["status", "--json"]).good().json();
         assert!(status["rates"]["done_per_s"].as_f64() > Some(0.0), "{status}");
@@ -79,5 +65,23 @@ fn two_servers_and_a_worker_process_on_one_file_report_the_same_figures() {
     // What is written survives the processes that wrote it.
     assert!(worker.stop().0.success() && first.stop().0.success() && second.stop().0.success());
     let third = place.serve(&["--workers", "0"]);
-    assert_eq!(until(&third, &ALL), told, "counters go on over a restart");
+    assert_eq!(until(&third, &ALL), counters, "counters go on over a restart");
+}
+
+#[test]
+fn a_server_with_figures_by_kind_still_reports_what_worker_processes_run() {
+    let place = Place::new("sqlite");
+    let server = place.serve(&["--workers", "0", "--metrics-kinds"]);
+    (0..3).for_each(|_| drop(place.ask(&server, &["enqueue", "windlass.noop", "null"]).good()));
+    let worker = Running::of(place.command(&["worker", "run"]).spawn().unwrap());
+    let lines = until(
+        &server,
+        &[
+            r#"windlass_job_wait_seconds_count{queue="default"} 3"#,
+            r#"windlass_job_run_seconds_count{queue="default"} 3"#,
+        ],
+    );
+    let by_kind = lines.iter().filter(|line| line.contains("_by_kind_"));
+    assert_eq!(by_kind.count(), 0, "another process ran them: {lines:#?}");
+    assert!(worker.stop().0.success());
 }

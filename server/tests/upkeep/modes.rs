@@ -1,10 +1,10 @@
-//! Case 60: whatever the umask, what we make is for its owner alone.
+//! Files and directories that Windlass creates are for their owner only, whatever the umask.
 
 use std::process::Command;
 
 use crate::common::{Place, mode};
 
-/// Runs the binary under a shell that lets everybody do everything.
+/// Runs the binary under a shell that gives all users all rights.
 fn open_to_all(place: &Place, args: &[&str]) {
     let binary = place.command(args);
     let mut shell = Command::new("sh");

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::common::{FILES, Place};
 
-/// Every command that only reads.
-const READS: [&[&str]; 15] = [
+/// Every command that only reads, but `errors show` and `bulk show`, which need what they show, and
+/// `top`, which needs a terminal.
+const READS: [&[&str]; 20] = [
     &["list"],
     &["list", "--state", "queued", "--queue", "default"],
     &["show", "1"],
@@ -21,11 +22,16 @@ const READS: [&[&str]; 15] = [
     &["queue", "list"],
     &["worker", "list"],
     &["dlq", "list"],
+    &["errors", "list"],
+    &["bulk", "list"],
+    &["history"],
+    &["history", "--json"],
     &["doctor"],
     &["list", "--json"],
     &["status", "--json"],
     &["show", "1", "--json"],
     &["dlq", "list", "--json"],
+    &["errors", "list", "--json"],
 ];
 
 /// Every file of a folder with its bytes, its times left out.
@@ -36,20 +42,6 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let named = entries
         .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()));
     named.collect()
-}
-
-/// What a server answers to a request.
-fn post(address: &str, path: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let length = body.len();
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-    );
-    stream.write_all((head + body).as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 fn set_modes(place: &Place, file: u32, dir: u32) {
@@ -80,6 +72,34 @@ fn commands_that_read_change_no_byte_of_the_store_and_need_no_right_to_write() {
 }
 
 #[test]
+fn commands_that_show_an_error_group_or_a_bulk_action_change_no_byte_of_the_store() {
+    for store in FILES {
+        let place = Place::new(store);
+        place.run(&["enqueue", "--command", "exit 3", "--max-retries", "0"]).good();
+        let server = place.serve(&["--workers", "1"]);
+        let failed = |status: &Value| status["counts"]["failed"] == 1;
+        place.until_shown(Some(&server), &["status", "--json"], failed);
+        place.ask(&server, &["bulk", "cancel", "--all", "--yes"]).good();
+        server.stop();
+        let groups = place.run(&["errors", "list", "--json"]).good().json();
+        let group = groups["groups"][0]["id"].as_str().unwrap();
+        set_modes(&place, 0o400, 0o500);
+        let before = files(&place.path("data"));
+        for args in [
+            &["errors", "show", group][..],
+            &["errors", "show", group, "--json"],
+            &["bulk", "show", "1"],
+            &["bulk", "show", "1", "--json"],
+            &["list", "--group", group],
+        ] {
+            place.run(args).good();
+            assert!(files(&place.path("data")) == before, "{store}: {args:?} wrote");
+        }
+        set_modes(&place, 0o600, 0o700);
+    }
+}
+
+#[test]
 fn a_store_whose_process_was_killed_is_read_without_being_recovered() {
     for store in FILES {
         let place = Place::new(store);
@@ -90,7 +110,7 @@ fn a_store_whose_process_was_killed_is_read_without_being_recovered() {
         for args in READS {
             place.run(args).good();
             let mut now = files(&place.path("data"));
-            // The index of the WAL in shared memory belongs to whoever has the database open.
+            // The index of the WAL in shared memory belongs to processes with the database open.
             for files in [&mut before, &mut now] {
                 files.remove("jobs.db-shm");
             }
@@ -107,7 +127,7 @@ fn a_command_that_reads_neither_takes_leases_back_nor_migrates() {
     place.run(&["enqueue", "x"]).good();
     let server = place.serve(&["--workers", "0"]);
     let poll = r#"{"worker":"w","queues":["default"],"visibility_timeout_ms":1000}"#;
-    let claimed = post(server.address(), "/jobs/poll", poll);
+    let claimed = server.request("POST", "/jobs/poll", poll);
     assert!(claimed.contains(r#""id":1,"#), "{claimed}");
     drop(server);
     // The lease ran out long ago.

@@ -69,6 +69,40 @@ fn a_copy_put_by_hand_beside_the_wal_of_the_old_store_is_refused_with_what_to_do
     assert_eq!(jobs(&place), 1);
 }
 
+/// Such a copy looks like any store: SQLite finds it damaged where its pages and the WAL's differ.
+#[test]
+fn a_copy_that_was_used_as_a_store_is_refused_too_and_stays_as_it_was() {
+    let place = with_copy("sqlite");
+    let copy = Place::of(format!("sqlite:{}", place.path("copy.db").display()));
+    // Its pages lie elsewhere than those of the store.
+    let other = rusqlite::Connection::open(place.path("copy.db")).unwrap();
+    for n in 0..60 {
+        let sql = format!("CREATE TABLE other{n} (x PRIMARY KEY) WITHOUT ROWID");
+        other.execute_batch(&sql).unwrap();
+    }
+    drop(other);
+    copy.run(&["enqueue", "of-the-copy"]).good();
+    let server = place.serve(&[]);
+    for _ in 0..20 {
+        place.ask(&server, &["enqueue", "more", &format!("{:?}", "x".repeat(2_000))]).good();
+    }
+    drop(server);
+    let bytes = std::fs::read(place.path("copy.db")).unwrap();
+    std::fs::write(place.path("data/jobs.db"), &bytes).unwrap();
+    for args in [&["list"][..], &["enqueue", "x"], &["serve", "--listen", "127.0.0.1:0"]] {
+        let refused = place.run(args);
+        assert_eq!(refused.code, Some(1), "{args:?}: {refused:?}");
+        assert!(refused.err.contains("jobs.db-wal"), "{args:?}: {refused:?}");
+        assert!(refused.err.contains("windlass restore"), "{args:?}: {refused:?}");
+    }
+    assert_eq!(std::fs::read(place.path("data/jobs.db")).unwrap(), bytes);
+    for end in ["-wal", "-shm"] {
+        let file = place.path(&format!("data/jobs.db{end}"));
+        std::fs::rename(&file, place.path(&format!("away{end}"))).unwrap();
+    }
+    assert_eq!(jobs(&place), 2);
+}
+
 #[test]
 fn a_store_in_use_is_not_replaced() {
     for store in FILES {

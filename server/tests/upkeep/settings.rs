@@ -1,6 +1,6 @@
-//! `config`, and what running processes make of it.
+//! `config`, and how running processes apply it.
 
-use crate::common::{Place, stores};
+use crate::common::{Place, QUESTIONS, answer, stores};
 
 #[test]
 fn a_setting_is_kept_shown_with_its_origin_and_forgotten_in_both_modes() {
@@ -28,6 +28,22 @@ fn a_setting_is_kept_shown_with_its_origin_and_forgotten_in_both_modes() {
             run(&["config", "unset", "max_retries"]).good();
             assert_eq!(run(&["config", "get", "max_retries"]).good().out, "3\n");
         }
+    }
+}
+
+#[test]
+fn a_server_says_at_its_start_what_is_kept_for_how_long() {
+    let place = Place::new("sqlite");
+    for (args, wanted) in [
+        (&[][..], "done jobs for 7d, dead letters for 30d, cancelled jobs for 7d"),
+        (
+            &["--keep-done", "off", "--keep-failed", "2d"],
+            "done jobs forever, dead letters for 2d, cancelled jobs for 7d",
+        ),
+    ] {
+        let server = place.serve(args);
+        let kept = (0..5).map(|_| server.line()).find(|line| line.starts_with("keeps"));
+        assert_eq!(kept.as_deref().map(|line| line["keeps".len()..].trim()), Some(wanted));
     }
 }
 
@@ -66,7 +82,7 @@ fn the_environment_wins_over_the_store_and_enqueueing_goes_by_it() {
 }
 
 #[test]
-fn a_running_server_lives_by_what_another_process_keeps_unless_a_flag_says_otherwise() {
+fn a_running_server_applies_what_another_process_keeps_unless_a_flag_overrides_it() {
     let place = Place::new("sqlite");
     let server = place.serve(&["--visibility-timeout", "45s"]);
     place.run(&["config", "set", "max_retries", "7"]).good();
@@ -76,14 +92,14 @@ fn a_running_server_lives_by_what_another_process_keeps_unless_a_flag_says_other
     let answer = place.until(&enqueue, |answer| answer["job"]["max_retries"] == 7);
     assert_eq!(answer["job"]["visibility_timeout_ms"], 45_000, "the flag stays");
     let set = place.ask(&server, &["config", "set", "visibility_timeout", "55s"]).good();
-    assert!(set.err.contains("the flag says 45s"), "{set:?}");
+    assert!(set.err.contains("the flag overrides it here with 45s"), "{set:?}");
     place.ask(&server, &["config", "set", "max_retries", "8"]).good();
     let answer = place.ask(&server, &["enqueue", "x", "--json"]).good().json();
     assert_eq!(answer["job"]["max_retries"], 8, "what is set through a server holds at once");
 }
 
 #[test]
-fn what_a_newer_version_has_kept_is_told_and_harms_nobody() {
+fn a_setting_of_a_newer_version_is_reported_and_ignored() {
     let place = Place::new("sqlite");
     place.run(&["config", "set", "max_retries", "7"]).good();
     place
@@ -94,13 +110,48 @@ fn what_a_newer_version_has_kept_is_told_and_harms_nobody() {
         )
         .unwrap();
     let server = place.serve(&[]);
-    let told = server.wait_for_log("a setting kept in the store is not used");
-    assert!(told.contains("colour") || told.contains("max_retries"), "{told}");
+    let line = server.wait_for_log("a setting kept in the store is not used");
+    assert!(line.contains("colour") || line.contains("max_retries"), "{line}");
     let listed = place.ask(&server, &["config", "list", "--json"]).good().json();
     assert_eq!(listed["settings"][0]["value"], "3");
     assert_eq!(listed["ignored"].as_array().unwrap().len(), 2);
     place.ask(&server, &["config", "unset", "colour"]).good();
     let listed = place.run(&["config", "list"]).good();
-    assert!(listed.err.contains("max_retries, which is not used"), "{listed:?}");
+    assert!(listed.err.contains("ignored setting max_retries in the store"), "{listed:?}");
     assert!(!listed.err.contains("colour"), "{listed:?}");
+}
+
+#[test]
+fn of_two_quick_changes_of_a_setting_the_same_holds_in_every_process() {
+    // A redb file has one process, which is asked by two clients.
+    for (store, servers) in [("sqlite", 2), ("redb", 1)] {
+        let place = Place::new(store);
+        let servers: Vec<_> = (0..servers).map(|_| place.serve(&["--workers", "0"])).collect();
+        for round in 0..5 {
+            let changes = [round + 10, round + 20].into_iter().enumerate().map(|(at, value)| {
+                let body = format!(r#"{{"value":{value}}}"#);
+                servers[at % servers.len()].send("PUT", "/settings/max_retries", &body)
+            });
+            for change in changes.collect::<Vec<_>>() {
+                let said = answer(change);
+                assert!(said.starts_with("HTTP/1.1 200 "), "{said}");
+            }
+            let enqueue = ["enqueue", "x", "--json"];
+            let applied = |server| {
+                place.ask(server, &enqueue).good().json()["job"]["max_retries"].to_string()
+            };
+            if let [server] = &servers[..] {
+                // Asking for the setting applies it, so that is done last.
+                let found = applied(server);
+                let kept = place.ask(server, &["config", "get", "max_retries"]).good().out;
+                assert_eq!(found, kept.trim(), "{store}");
+                continue;
+            }
+            let kept = place.run(&["config", "get", "max_retries"]).good().out;
+            for server in &servers {
+                let found = (0..QUESTIONS).any(|_| applied(server) == kept.trim());
+                assert!(found, "{store}: a server never applied {kept}");
+            }
+        }
+    }
 }

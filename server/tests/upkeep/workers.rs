@@ -1,9 +1,11 @@
-//! Worker processes: started, seen, killed, started again, stopped.
+//! Worker processes: started, listed, killed, restarted, stopped.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{Place, Running, kill};
 
@@ -53,8 +55,8 @@ fn a_worker_that_is_killed_is_started_again_and_touches_no_other() {
     let supervisor = start(&place, &["--count", "2"]);
     let (first, second) = (ready(supervisor.first()), ready(&supervisor.line()));
     kill("-KILL", first.1);
-    let told = supervisor.wait_for_log("a worker died");
-    assert!(told.contains("signal: 9"), "{told}");
+    let line = supervisor.wait_for_log("a worker process died; restarting it");
+    assert!(line.contains("signal: 9"), "{line}");
     let (id, pid) = ready(&supervisor.line());
     assert!(id != first.0 && pid != first.1 && pid != second.1);
     let list = place.run(&LIST).good().json();
@@ -71,9 +73,9 @@ fn enqueue_until_go(place: &Place) {
     place.run(&["enqueue", "--command", line, "--visibility-timeout", "30m"]).good();
 }
 
-/// The process in the list that runs the only job, if it is as wanted.
+/// The process in the list that runs the only job, if it satisfies `good`.
 fn runner(list: &Value, good: impl Fn(&Value) -> bool) -> Option<&Value> {
-    processes(list).into_iter().find(|row| row["running"] == serde_json::json!([1]) && good(row))
+    processes(list).into_iter().find(|row| row["running"] == json!([1]) && good(row))
 }
 
 /// The lease lasts half an hour: only the supervisor's word can have the job run again sooner.
@@ -99,7 +101,52 @@ fn the_job_of_a_worker_that_is_killed_is_run_again_at_once_and_the_attempt_is_ch
     assert_eq!(died["error"], format!("worker {first} died"));
     let (ended, said) = supervisor.stop();
     assert!(ended.success(), "{said}");
-    assert!(said.contains("its jobs are run again"), "{said}");
+    assert!(said.contains("its jobs are requeued"), "{said}");
+}
+
+/// The leases of a dead worker were given back by its successor, which waits longer after each
+/// death. The job is run by the server meanwhile.
+#[test]
+fn the_jobs_of_a_worker_in_a_crash_loop_do_not_wait_for_its_next_start() {
+    let place = Place::new("sqlite");
+    let supervisor = start(&place, &[]);
+    let mut worker = ready(supervisor.first());
+    for _ in 0..3 {
+        kill("-KILL", worker.1);
+        worker = ready(&supervisor.line());
+    }
+    enqueue_until_go(&place);
+    place.until(&LIST, |list| runner(list, |row| row["id"] == *worker.0).is_some());
+    let server = place.serve(&["--workers", "1"]);
+    kill("-KILL", worker.1);
+    let line = supervisor.wait_for_log("again_ms=8000");
+    assert!(line.contains("a worker process died"), "{line}");
+    let runs = |list: &Value| {
+        let rows = list["workers"].as_array().unwrap();
+        rows.iter().any(|row| row["pid"] == server.pid() && row["running"] == json!([1]))
+    };
+    place.until(&LIST, runs);
+    assert_eq!(supervisor.next_line(), None, "it ran only once there was another worker");
+    std::fs::write(place.path("go"), "").unwrap();
+    place.until(&["status", "--json"], |status| status["counts"]["done"] == 1);
+    drop(supervisor.stop());
+}
+
+#[test]
+fn the_job_of_a_worker_that_is_killed_while_it_drains_is_queued_again_at_once() {
+    let place = Place::new("sqlite");
+    enqueue_until_go(&place);
+    let supervisor = start(&place, &["--drain-timeout", "10m"]);
+    let (_, pid) = ready(supervisor.first());
+    place.until(&LIST, |list| runner(list, |_| true).is_some());
+    kill("-TERM", supervisor.pid());
+    place.until(&LIST, |list| runner(list, |row| row["stopping"] == true).is_some());
+    kill("-KILL", pid);
+    let (ended, said) = supervisor.end();
+    assert_eq!(ended.code(), Some(137), "{said}");
+    let status = place.run(&["status", "--json"]).good().json();
+    assert_eq!(status["counts"]["processing"], 0, "{status}: {said}");
+    assert_eq!(place.run(&["list", "--json"]).good().json()["jobs"][0]["attempts"], 1);
 }
 
 #[test]
@@ -124,10 +171,9 @@ fn a_worker_that_drains_is_shown_as_stopping_until_its_job_has_ended() {
     assert_eq!(done["counts"]["done"], 1, "{done}");
 }
 
-/// An upgrade replaces the file of the running program: what `/proc/self/exe` names is gone then.
-#[test]
-fn a_worker_is_started_again_after_the_binary_was_replaced() {
-    let place = Place::new("sqlite");
+/// Starts a worker from a file that is then replaced by another one, and kills it: its supervisor
+/// has to start the next one.
+fn replaced(place: &Place, next: &str, mode: u32) {
     place.run(&["enqueue", "x"]).good();
     let binary = place.path("windlass-of-before");
     let given = Path::new(env!("CARGO_BIN_EXE_windlass"));
@@ -140,7 +186,8 @@ fn a_worker_is_started_again_after_the_binary_was_replaced() {
     replaced.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let supervisor = Running::of(replaced.spawn().unwrap());
     let first = ready(supervisor.first());
-    std::fs::write(place.path("next"), "another version").unwrap();
+    std::fs::write(place.path("next"), next).unwrap();
+    std::fs::set_permissions(place.path("next"), Permissions::from_mode(mode)).unwrap();
     std::fs::rename(place.path("next"), &binary).unwrap();
     kill("-KILL", first.1);
     let second = ready(&supervisor.line());
@@ -150,15 +197,31 @@ fn a_worker_is_started_again_after_the_binary_was_replaced() {
 }
 
 #[test]
-fn the_command_that_detached_workers_print_stops_them() {
+fn after_an_upgrade_a_worker_that_died_is_started_again_with_the_new_version() {
     let place = Place::new("sqlite");
+    let next = format!(
+        "#!/bin/sh\ncase \"$*\" in *'worker run'*) : > new ;; esac\nexec '{}' \"$@\"\n",
+        env!("CARGO_BIN_EXE_windlass")
+    );
+    replaced(&place, &next, 0o755);
+    assert!(place.path("new").exists(), "the old version was started");
+}
+
+#[test]
+fn a_worker_whose_program_is_no_program_any_more_is_started_again_as_it_was() {
+    replaced(&Place::new("sqlite"), "not a program", 0o644);
+}
+
+#[test]
+fn the_command_that_detached_workers_print_stops_them() {
+    let place = Place::of("sqlite:data/jobs.db".into());
     place.run(&["enqueue", "x"]).good();
     let started = place.run(&["worker", "start", "--detach"]).good();
     let printed = started.err.lines().last().unwrap().trim();
     let words = printed.strip_prefix("windlass ").unwrap();
     let mut shell = Command::new("sh");
     let line = format!("{} {words}", env!("CARGO_BIN_EXE_windlass"));
-    let stopped = shell.args(["-c", &line]).current_dir(place.path(".")).output().unwrap();
+    let stopped = shell.args(["-c", &line]).current_dir("/").output().unwrap();
     assert!(stopped.status.success(), "{printed}: {stopped:?}");
     assert_eq!(processes(&place.run(&LIST).good().json()).len(), 0);
 }
@@ -178,10 +241,10 @@ fn workers_that_are_asked_to_stop_are_gone_and_are_not_started_again() {
         assert_eq!(left, [second.0.as_str()]);
         run(&["worker", "stop", "--all"]).good();
         assert_eq!(processes(&run(&LIST).good().json()).len(), 0);
-        let refused = run(&["worker", "stop", "w-nobody"]);
+        let refused = run(&["worker", "stop", "w-unknown"]);
         assert_eq!(refused.code, Some(3), "{refused:?}");
         let (ended, said) = supervisor.stop();
-        assert!(ended.success(), "the supervisor had nobody left: {said}");
+        assert!(ended.success(), "the supervisor had no worker left: {said}");
     }
 }
 
@@ -197,9 +260,10 @@ fn a_server_is_not_stopped_as_a_worker() {
 }
 
 #[test]
-fn detached_workers_live_on_without_whoever_started_them_until_they_are_stopped() {
+fn detached_workers_live_on_without_their_starter_until_they_are_stopped() {
     let place = Place::new("sqlite");
     let started = place.run(&["worker", "start", "--count", "2", "--detach", "--json"]).good();
+    assert!(started.err.starts_with("made a new store sqlite:"), "{started:?}");
     let started = started.json();
     assert_eq!(started["workers"].as_array().unwrap().len(), 2);
     place.run(&["enqueue", "windlass.noop"]).good();

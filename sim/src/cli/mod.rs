@@ -1,4 +1,4 @@
-//! What can be asked on the command line, and who answers it.
+//! The command line: arguments, and the function that runs each command.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
 
 mod mutate;
@@ -27,12 +27,12 @@ enum Command {
     Run(Run),
     /// Run many seeds and count each fault, move and refusal.
     Report(Run),
-    /// Run one seed and show all that happens.
+    /// Run one seed and print its trace.
     #[command(alias = "replay")]
     Trace(Trace),
-    /// Put bugs into a copy of the workspace and see that each is found.
+    /// Patch bugs into a copy of the workspace and check that each is found.
     Mutants(Mutants),
-    /// Run seeds until one fails, and say which: what `mutants` asks of a mutant.
+    /// Run seeds until one fails, and print it; used by `mutants`.
     #[command(hide = true)]
     Hunt(Hunt),
 }
@@ -60,33 +60,33 @@ struct Run {
 
 #[derive(Debug, Args)]
 struct Trace {
-    /// Which seed.
+    /// Seed to run.
     #[arg(long, required_unless_present = "number")]
     seed: Option<u64>,
-    /// Which seed.
+    /// Seed to run.
     number: Option<u64>,
     #[command(flatten)]
     set: Set,
-    /// Only what concerns this job.
+    /// Print only lines about this job.
     #[arg(long)]
     job: Option<u64>,
-    /// Only what came of it.
+    /// Print only the result.
     #[arg(long)]
     quiet: bool,
 }
 
 #[derive(Debug, Args)]
 struct Mutants {
-    /// Only these, like M7; may be given more than once.
+    /// Mutant to try, like M7; may be given more than once. Default: all.
     #[arg(long)]
     only: Vec<String>,
-    /// The first seed.
+    /// First seed of the first round.
     #[arg(long, default_value_t = 1)]
     first: u64,
-    /// How many times each is hunted, from different first seeds; the median is shown.
-    #[arg(long, default_value_t = 1)]
+    /// Number of rounds per mutant, each from another first seed; the median is shown.
+    #[arg(long, default_value_t = 3)]
     rounds: u64,
-    /// Answer as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -99,7 +99,7 @@ struct Hunt {
     first: u64,
 }
 
-/// What is set by hand instead of by the seed.
+/// Options that replace those of the seed.
 #[derive(Debug, Args)]
 struct Set {
     /// Store to run on.
@@ -108,19 +108,19 @@ struct Set {
     /// Faults to turn off, separated by commas, or `all`.
     #[arg(long, default_value = "", value_parser = parse_faults)]
     off: FaultSet,
-    /// Number of jobs, instead of what the seed says.
+    /// Number of jobs, in place of the seed's.
     #[arg(long)]
     jobs: Option<u64>,
-    /// Duration of the faults in milliseconds, instead of what the seed says.
+    /// Duration of the faults in milliseconds, in place of the seed's.
     #[arg(long)]
     millis: Option<u64>,
-    /// Number of processes, instead of what the seed says.
+    /// Number of processes, in place of the seed's.
     #[arg(long)]
     processes: Option<u64>,
-    /// Number of remote workers, instead of what the seed says.
+    /// Number of remote workers, in place of the seed's.
     #[arg(long)]
     remotes: Option<u64>,
-    /// Make each commit happen at one instant, instead of step by step beside others.
+    /// Make each commit at one instant, not interleaved with others.
     #[arg(long)]
     atomic: bool,
 }
@@ -160,7 +160,7 @@ impl Set {
 }
 
 impl Cli {
-    /// Does what was asked.
+    /// Runs the command.
     pub(crate) fn go(self) -> ExitCode {
         match self.command {
             Command::Run(run) => seeds::run(&run, false),
@@ -172,13 +172,13 @@ impl Cli {
     }
 }
 
-/// The time by the real clock: for figures, never for what happens.
-#[expect(clippy::disallowed_methods, reason = "how long a batch took is told, never used")]
+/// The real clock: for durations that are printed, never for the simulation.
+#[expect(clippy::disallowed_methods, reason = "how long a batch took is printed, never used")]
 fn real_now() -> Instant {
     Instant::now()
 }
 
-/// A text as JSON.
+/// Quotes and escapes a text as JSON.
 fn json_text(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The hunt for mutants, and what is shown of it.
+//! The command `mutants`, and its output.
 
 use std::io::{Write as _, stdout};
 use std::path::Path;
@@ -8,7 +8,7 @@ use windlass_sim::mutants::{MOST_SEEDS, MUTANTS, Mutant, Workshop};
 
 use super::{Mutants, json_text, real_now};
 
-/// A mutant with what each round took: the seeds, or nothing if it was not found.
+/// A mutant with the result of each round: the seeds it took, `None` if it was not found.
 struct Hunted {
     mutant: &'static Mutant,
     rounds: Vec<Option<(u64, String)>>,
@@ -70,7 +70,8 @@ impl Hunted {
         self.rounds.iter().all(Option::is_some)
     }
 
-    /// The median of the seeds it took; one that was not found took more than were tried.
+    /// Median of the seeds until it was found; a round that did not find it counts as more than
+    /// were tried.
     fn median(&self) -> u64 {
         let seeds = |round: &Option<(u64, String)>| {
             round.as_ref().map_or(MOST_SEEDS + 1, |(seeds, _)| *seeds)

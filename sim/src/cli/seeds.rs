@@ -1,4 +1,4 @@
-//! Runs of seeds, and what is shown of them.
+//! The commands that run seeds, and their output.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{IsTerminal, Write as _, stderr};
@@ -13,13 +13,13 @@ use windlass_sim::trace::history;
 
 use super::{Hunt, Run, Set, Trace, json_text, real_now};
 
-/// Every how many passing seeds one runs twice.
+/// One of this number of passing seeds runs twice.
 const TWICE_EVERY: u64 = 16;
-/// Batches smaller than this are not asked to have seen everything.
+/// Number of seeds from which on every fault, move and refusal must have occurred.
 const WHOLE_BATCH: u64 = 1_000;
-/// How many lines of a failing run are shown.
+/// Lines of the trace that are printed of a failing run.
 const LINES_SHOWN: usize = 60;
-/// The command that a failure tells to run.
+/// Start of the command that is printed with a failure.
 const PROGRAM: &str = "cargo run --release -p windlass-sim --";
 /// Drawn first seeds are at least this, and less than this plus `DRAWN_RANGE`. Seeds that tests, CI
 /// and the documentation name are far below.
@@ -70,7 +70,7 @@ pub(super) fn run(run: &Run, with_counts: bool) -> ExitCode {
     }
 }
 
-/// A first seed by chance: it decides which seeds run, never what happens in one.
+/// Draws a first seed at random: which seeds run, not what happens in one.
 #[expect(clippy::disallowed_types, reason = "it only picks the seeds, and is printed")]
 fn draw_first() -> u64 {
     let drawn = std::hash::RandomState::new().build_hasher().finish();
@@ -121,12 +121,12 @@ fn print_summary(first: u64, batch: &Batch, took: Duration, missing: &[String], 
         }
     }
     for name in missing {
-        println!("never came up: {name}");
+        println!("never occurred: {name}");
     }
     match (&batch.failure, missing) {
         (Some(_), _) => println!("FAILED"),
         (None, []) => println!("green"),
-        (None, _) => println!("INVALID: what never came up was not tested"),
+        (None, _) => println!("INVALID: what never occurred was not tested"),
     }
 }
 
@@ -166,7 +166,7 @@ fn json(first: u64, batch: &Batch, took: Duration, missing: &[String], counts: b
     )
 }
 
-/// Shows a failure: shrunk, with the command that shows all of it.
+/// Prints a shrunk failure with the command that prints its whole trace.
 fn show(failure: &Failure, plan: &Plan, json: bool) {
     let rule = failure.violation.rule;
     let small = shrink::shrink(failure.seed, &plan.set, plan.store, rule);
@@ -197,7 +197,7 @@ fn show(failure: &Failure, plan: &Plan, json: bool) {
     );
 }
 
-/// The history of the first job that a text names.
+/// Prints the history of the first job that a text names.
 fn print_history(lines: &[String], text: &str) {
     let number = text
         .split('#')
@@ -233,7 +233,7 @@ pub(super) fn trace(trace: &Trace) -> ExitCode {
     }
 }
 
-/// Says after how many seeds one failed, in a form for `mutants`.
+/// Prints after how many seeds one failed, in the form that `mutants` parses.
 pub(super) fn hunt(hunt: &Hunt) -> ExitCode {
     let set = Overrides::default();
     let store = StoreKind::Memory;

@@ -1,4 +1,4 @@
-//! The store in memory as the shared store. It brings its own faults and its own crash images.
+//! The store in memory as the shared store. It has faults and crash images of its own.
 
 use windlass_core::store::{Batch, JobDetail, News, Outcomes, Reader, Store, StoreError};
 use windlass_core::{BatchId, JobId, LeaseToken, ProcessId, Wall};

@@ -1,5 +1,5 @@
-//! The shared store of a world, whichever it is: handles for processes, reads for the ledger, and
-//! what a power cut leaves.
+//! The shared store of a world, of any kind: handles for processes, reads for the ledger, and power
+//! cuts.
 
 mod memory;
 #[cfg(feature = "stores")]
@@ -11,13 +11,14 @@ mod redb;
 #[cfg(feature = "stores")]
 mod sqlite;
 
+use windlass_core::bulk::{Step, plan};
 use windlass_core::store::{
     Batch, CommitError, Dump, JobDetail, News, Outcomes, Reader, StoreError, audit,
 };
 use windlass_core::{BatchId, JobId, LeaseToken, ProcessId, QueueRow, Wall};
 use windlass_store_memory::{Conflict, Fault as Injected, Holding, Transaction};
 
-/// Which store.
+/// The store of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreKind {
     /// The one in memory.
@@ -31,7 +32,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// Its name.
+    /// The name on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -42,21 +43,21 @@ impl StoreKind {
     }
 }
 
-/// The place where a store lies, as the world sees it.
+/// A store that processes share, with its medium.
 trait Place {
     /// Opens the store for a process.
     fn open(&mut self) -> Result<Box<dyn Opened>, String>;
 
-    /// Takes away everything that is not durable. No process has the store open.
+    /// Removes everything that is not durable. No process has the store open.
     fn power_cut(&mut self) -> Result<(), String>;
 
-    /// Reads what is committed.
+    /// Reads the committed rows.
     fn read(&mut self, ask: &mut dyn FnMut(&mut dyn Reader)) -> Result<(), StoreError>;
 
     /// Reads what a crash now would leave.
     fn durable(&mut self, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, StoreError>;
 
-    /// What the store finds wrong with itself, beyond what a dump shows.
+    /// Contradictions that the store's own check finds, beside those in a dump.
     fn verify(&self) -> Vec<String>;
 }
 
@@ -66,17 +67,17 @@ trait Opened {
     fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError>;
     fn reopen(&mut self) -> Result<(), StoreError>;
 
-    /// What others have done. `wrote` is what the world knows; a store may know it by itself, and
-    /// then must not miss anything.
+    /// Changes by others. `wrote`: whether there were any, as the world knows; a store that detects
+    /// them by itself must not miss any.
     fn news(&mut self, wrote: bool, held: &[LeaseToken]) -> Result<News, StoreError>;
 
-    /// Begins a transaction that goes step by step, if the store has such.
+    /// Begins a transaction in steps, if the store supports that.
     fn begin(&self, process: ProcessId) -> Option<Transaction> {
         let _ = process;
         None
     }
 
-    /// Ends such a transaction; with a fault, if one is given.
+    /// Ends such a transaction, with a fault if one is given.
     fn finish(
         &mut self,
         transaction: Transaction,
@@ -88,7 +89,7 @@ trait Opened {
     }
 }
 
-/// The shared store of a world.
+/// The shared store with its version.
 pub struct Disk {
     place: Box<dyn Place>,
     /// Grows with every write.
@@ -101,10 +102,10 @@ pub struct Handle {
     seen: u64,
 }
 
-/// What became of a commit: what its process is told, and whether it took place.
+/// The outcome of a commit.
 #[derive(Debug)]
 pub struct Executed {
-    /// What the process is told.
+    /// The answer that the process gets.
     pub result: Result<Outcomes, CommitError>,
     /// Whether it took place.
     pub applied: bool,
@@ -124,7 +125,7 @@ impl Executed {
 }
 
 impl Disk {
-    /// A store of its own, empty.
+    /// Creates an empty store.
     pub fn new(kind: StoreKind, holding: Holding) -> Result<Self, String> {
         let place: Box<dyn Place> = match kind {
             StoreKind::Memory => Box::new(memory::MemoryPlace::new(holding)),
@@ -159,7 +160,7 @@ impl Disk {
         let executed = handle.opened.commit(now, batch, fault);
         if executed.outcomes().is_some_and(|outcomes| outcomes.wrote) {
             self.version += 1;
-            // One's own commits are no news.
+            // A process's own commits are no news.
             if handle.seen == before {
                 handle.seen = self.version;
             }
@@ -167,21 +168,21 @@ impl Disk {
         executed
     }
 
-    /// What other processes have done since the last call.
+    /// Changes by other processes since the last call.
     pub fn news(&mut self, handle: &mut Handle, held: &[LeaseToken]) -> Result<News, StoreError> {
         let wrote = handle.seen != self.version;
         handle.seen = self.version;
         handle.opened.news(wrote, held)
     }
 
-    /// Everything vanishes but what is durable. Every handle must be dropped.
+    /// Drops everything that is not durable. Every handle must be dropped before.
     pub fn power_cut(&mut self) -> Result<(), String> {
         self.place.power_cut()
     }
 
     // Reads. One that fails comes back empty, which no invariant lets pass.
 
-    /// These jobs.
+    /// Rows and documents of jobs, `None` for one that is not stored.
     pub fn jobs(&mut self, ids: &[JobId]) -> Vec<Option<JobDetail>> {
         self.read(|reader| reader.jobs(ids)).unwrap_or_default()
     }
@@ -191,7 +192,12 @@ impl Disk {
         self.read(|reader| reader.queues()).unwrap_or_default()
     }
 
-    /// Everything.
+    /// The next steps of bulk actions.
+    pub fn plan_bulk(&mut self) -> Option<Vec<Step>> {
+        self.read(|reader| plan(reader))
+    }
+
+    /// Every row of the store.
     pub fn dump(&mut self) -> Dump {
         self.read(|reader| reader.dump()).unwrap_or_else(nothing)
     }
@@ -201,7 +207,7 @@ impl Disk {
         self.place.durable(ids).unwrap_or_default()
     }
 
-    /// What contradicts itself in the store.
+    /// Contradictions within the store.
     pub fn disagreements(&self, dump: &Dump) -> Vec<String> {
         let found = audit(dump);
         found.iter().map(ToString::to_string).chain(self.place.verify()).collect()
@@ -223,12 +229,12 @@ impl Handle {
         self.opened.was_committed(batch)
     }
 
-    /// Begins a transaction that goes step by step, if the store has such.
+    /// Begins a transaction in steps, if the store supports that.
     pub fn begin(&self, process: ProcessId) -> Option<Transaction> {
         self.opened.begin(process)
     }
 
-    /// Ends such a transaction; with a fault, if one is given.
+    /// Ends such a transaction, with a fault if one is given.
     pub fn finish(
         &mut self,
         transaction: Transaction,
@@ -238,7 +244,7 @@ impl Handle {
         self.opened.finish(transaction, outcomes, fault)
     }
 
-    /// Opens the store anew.
+    /// Reopens the store.
     pub fn reopen(&mut self) -> Result<(), StoreError> {
         self.opened.reopen()
     }
@@ -261,7 +267,7 @@ fn takes_place(fault: Injected) -> bool {
     matches!(fault, Injected::UnknownCommitted | Injected::FatalCommitted | Injected::Unsynced)
 }
 
-/// What an empty store holds.
+/// The dump of an empty store.
 pub(crate) fn nothing() -> Dump {
     Dump {
         next_id: JobId::FIRST,
@@ -273,5 +279,7 @@ pub(crate) fn nothing() -> Dump {
         settings: Vec::new(),
         markers: Vec::new(),
         figures: Vec::new(),
+        groups: Vec::new(),
+        bulk: Vec::new(),
     }
 }

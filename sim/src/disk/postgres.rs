@@ -1,5 +1,6 @@
-//! PostgreSQL as the shared store: a schema for each world, on a private server that goes with the
-//! run. A crash drops the connection of its process; what it had not committed is rolled back.
+//! PostgreSQL as the shared store: a schema for each world, on a private server that is stopped
+//! after the run. A crash drops the connection of its process; what it had not committed is rolled
+//! back.
 
 use windlass_core::JobId;
 use windlass_core::store::{JobDetail, Reader, Store, StoreError};
@@ -27,8 +28,8 @@ impl Place for PostgresPlace {
     fn open(&mut self) -> Result<Box<dyn Opened>, String> {
         let url = self.url.clone();
         let store = open(&url)?;
-        let anew = Box::new(move || open(&url));
-        Ok(Box::new(Faulty { store, anew, notices: true, poisoned: false, asked: false }))
+        let reopen = Box::new(move || open(&url));
+        Ok(Box::new(Faulty { store, reopen, notices: true, poisoned: false, asked: false }))
     }
 
     fn power_cut(&mut self) -> Result<(), String> {

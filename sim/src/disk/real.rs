@@ -1,4 +1,4 @@
-//! A real store as one process has it open, with the faults that the one in memory brings along.
+//! A handle to a real store, with the same faults as the store in memory.
 
 use windlass_core::store::{
     Batch, Cause, CommitError, LostLease, News, Outcomes, Reader, Store, StoreError,
@@ -11,9 +11,9 @@ use super::{Executed, Opened, takes_place};
 /// A real store with faults on demand.
 pub(super) struct Faulty<S> {
     pub(super) store: S,
-    /// How the store is opened anew: a crash of the process that had it, and a new one.
-    pub(super) anew: Box<dyn FnMut() -> Result<S, String>>,
-    /// Whether the store notices by itself what others write.
+    /// Opens the store again, as a new process does after a crash.
+    pub(super) reopen: Box<dyn FnMut() -> Result<S, String>>,
+    /// Whether the store detects writes of others by itself.
     pub(super) notices: bool,
     pub(super) poisoned: bool,
     pub(super) asked: bool,
@@ -22,7 +22,7 @@ pub(super) struct Faulty<S> {
 impl<S: Store> Opened for Faulty<S> {
     fn commit(&mut self, now: Wall, batch: &Batch, fault: Option<Injected>) -> Executed {
         if self.poisoned {
-            let cause = Cause::new("the store was not opened anew");
+            let cause = Cause::new("the store was not reopened");
             let result = Err(CommitError::Fatal { cause, outcomes: None });
             return Executed { result, applied: false };
         }
@@ -52,13 +52,13 @@ impl<S: Store> Opened for Faulty<S> {
 
     fn was_committed(&mut self, batch: BatchId) -> Result<bool, StoreError> {
         if self.poisoned {
-            return Err(StoreError::Fatal(Cause::new("the store was not opened anew")));
+            return Err(StoreError::Fatal(Cause::new("the store was not reopened")));
         }
         self.store.was_committed(batch)
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
-        self.store = (self.anew)().map_err(|error| StoreError::Fatal(Cause::new(&error)))?;
+        self.store = (self.reopen)().map_err(|error| StoreError::Fatal(Cause::new(&error)))?;
         (self.poisoned, self.asked) = (false, false);
         Ok(())
     }
@@ -76,7 +76,7 @@ impl<S: Store> Opened for Faulty<S> {
 }
 
 impl<S: Store> Faulty<S> {
-    /// Which of these leases are gone, told from the rows.
+    /// Those of these leases that the rows no longer have.
     fn lost(&self, held: &[LeaseToken]) -> Result<Vec<LostLease>, StoreError> {
         let ids: Vec<JobId> = held.iter().map(|token| token.job).collect();
         let jobs = self.store.reader()?.jobs(&ids)?;

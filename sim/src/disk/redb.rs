@@ -1,5 +1,5 @@
 //! redb as the shared store, on a disk in memory. A power cut takes back every write since the last
-//! sync; then the store is opened anew on what is left.
+//! sync; then the store is reopened on what is left.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,8 +20,8 @@ pub(super) struct RedbPlace {
     bytes: Bytes,
 }
 
-/// The one open store, for every process: redb has one process per file. Nobody else opens it, so
-/// a process that opens it anew finds it open.
+/// The one open store, for every process: redb has one process per file. No other code opens it, so
+/// a process that reopens it finds it open.
 #[derive(Clone)]
 struct Shared(Rc<RefCell<Option<RedbStore>>>);
 
@@ -37,11 +37,11 @@ impl Place for RedbPlace {
     fn open(&mut self) -> Result<Box<dyn Opened>, String> {
         let store = self.shared.clone();
         let again = self.shared.clone();
-        let anew = Box::new(move || {
+        let reopen = Box::new(move || {
             again.with(Store::reopen).map_err(|error| error.to_string())?;
             Ok(again.clone())
         });
-        Ok(Box::new(Faulty { store, anew, notices: false, poisoned: false, asked: false }))
+        Ok(Box::new(Faulty { store, reopen, notices: false, poisoned: false, asked: false }))
     }
 
     fn power_cut(&mut self) -> Result<(), String> {
@@ -100,16 +100,16 @@ fn open(bytes: &Bytes) -> Result<RedbStore, String> {
     RedbStore::open_with("simulated", move || Ok(bytes.clone())).map_err(|error| error.to_string())
 }
 
-/// A file in memory that knows what was not synced.
+/// A file in memory that keeps what its unsynced writes have overwritten.
 #[derive(Debug, Clone, Default)]
 struct Bytes(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     live: Vec<u8>,
-    /// What was overwritten since the last sync, oldest first.
+    /// Position and bytes that were overwritten since the last sync, oldest first.
     undo: Vec<(usize, Vec<u8>)>,
-    /// How long the file was at the last sync.
+    /// Length of the file at the last sync.
     synced: usize,
 }
 
@@ -118,7 +118,7 @@ impl Bytes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a power cut now would leave: a file of its own.
+    /// A copy of what a power cut now would leave.
     fn durable(&self) -> Self {
         let state = self.state();
         let mut left = state.live.clone();
@@ -136,7 +136,7 @@ impl Bytes {
 }
 
 impl State {
-    /// Remembers what stands here before it is overwritten.
+    /// Saves these bytes before they are overwritten.
     fn remember(&mut self, from: usize, to: usize) {
         let to = to.min(self.live.len());
         if from < to {

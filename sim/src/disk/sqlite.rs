@@ -1,4 +1,4 @@
-//! SQLite as the shared store: a file in a folder that goes with the run. A crash drops the handle
+//! SQLite as the shared store: a file in a temporary folder of the run. A crash drops the handle
 //! of its process; what it had not committed is gone, as when a process is killed.
 
 use std::path::{Path, PathBuf};
@@ -33,8 +33,8 @@ impl Place for SqlitePlace {
     fn open(&mut self) -> Result<Box<dyn Opened>, String> {
         let path = path(&self.folder);
         let store = open(&path)?;
-        let anew = Box::new(move || open(&path));
-        Ok(Box::new(Faulty { store, anew, notices: true, poisoned: false, asked: false }))
+        let reopen = Box::new(move || open(&path));
+        Ok(Box::new(Faulty { store, reopen, notices: true, poisoned: false, asked: false }))
     }
 
     fn power_cut(&mut self) -> Result<(), String> {

@@ -1,24 +1,26 @@
-//! I1: when an ok reaches a client, its effect is in what a crash at that moment would leave, and
-//! it stays there until it is legally changed.
+//! I1: when a success reaches a client, its effect survives a crash at that moment, and every later
+//! one until it is legally changed.
 
 use windlass_core::machine::{Answer, Request};
 use windlass_core::store::{Admin, Dump, JobDetail, Settle};
 use windlass_core::{JobId, NewJob, Receipt};
 
-use super::{Seen, Told};
-use crate::ledger::{Ledger, Said};
+use super::{Replied, Seen};
+use crate::ledger::{Ledger, VerdictKind};
 
 /// Checks answers against commits, and what a crash leaves against everything committed.
 pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
     match seen {
-        Seen::Told(told) => told_before_stored(ledger, told).or_else(|| lost(ledger, told)),
+        Seen::Replied(replied) => {
+            replied_before_stored(ledger, replied).or_else(|| lost(ledger, replied))
+        }
         Seen::Image(image) => missing(ledger, image.dump),
         _ => None,
     }
 }
 
-fn told_before_stored(ledger: &Ledger, told: &Told<'_>) -> Option<String> {
-    match (told.request, told.answer) {
+fn replied_before_stored(ledger: &Ledger, replied: &Replied<'_>) -> Option<String> {
+    match (replied.request, replied.answer) {
         (Request::Enqueue(new), Answer::Enqueued(Ok(receipt))) => stored(ledger, new, receipt),
         (Request::EnqueueMany(many), Answer::EnqueuedMany(results)) => {
             let mut acked = many.iter().zip(results);
@@ -41,18 +43,19 @@ fn told_before_stored(ledger: &Ledger, told: &Told<'_>) -> Option<String> {
 fn stored(ledger: &Ledger, new: &NewJob, receipt: &Receipt) -> Option<String> {
     match ledger.life(receipt.id) {
         None => Some(format!("#{} was acknowledged, but no commit has stored it", receipt.id)),
-        Some(life) if life.payload != new.payload => {
-            Some(format!("#{} was acknowledged for {:?}, it is another's", receipt.id, new.payload))
-        }
+        Some(life) if life.payload != new.payload => Some(format!(
+            "#{} was acknowledged for {:?}, which it does not have",
+            receipt.id, new.payload
+        )),
         Some(_) => None,
     }
 }
 
 fn reported(ledger: &Ledger, settle: &Settle) -> Option<String> {
-    let said = Said::of(&settle.verdict);
-    let report = (settle.token.epoch, said);
+    let verdict = VerdictKind::of(&settle.verdict);
+    let report = (settle.token.epoch, verdict);
     let taken = ledger.life(settle.token.job).is_some_and(|life| life.reports.contains(&report));
-    (!taken).then(|| format!("#{} {said:?} was acknowledged, but not committed", settle.token))
+    (!taken).then(|| format!("#{} {verdict:?} was acknowledged, but not committed", settle.token))
 }
 
 fn commanded(ledger: &Ledger, command: &Admin) -> Option<String> {
@@ -69,8 +72,8 @@ fn commanded(ledger: &Ledger, command: &Admin) -> Option<String> {
     (!done).then(|| format!("{command:?} was acknowledged, but not committed"))
 }
 
-fn lost(ledger: &Ledger, told: &Told<'_>) -> Option<String> {
-    told.image?.iter().find_map(|left| differs(ledger, left.job.id, Some(left)))
+fn lost(ledger: &Ledger, replied: &Replied<'_>) -> Option<String> {
+    replied.image?.iter().find_map(|left| differs(ledger, left.job.id, Some(left)))
 }
 
 fn missing(ledger: &Ledger, dump: &Dump) -> Option<String> {
@@ -101,10 +104,10 @@ mod tests {
     use windlass_core::{Payload, Receipt};
 
     use super::super::testing::{Scene, detail, new_job};
-    use super::super::{Image, Seen, Told};
+    use super::super::{Image, Replied, Seen};
 
-    fn told<'a>(request: &'a Request, answer: &'a Answer) -> Seen<'a> {
-        Seen::Told(Told { request, answer, poisoned: false, image: None })
+    fn replied<'a>(request: &'a Request, answer: &'a Answer) -> Seen<'a> {
+        Seen::Replied(Replied { request, answer, poisoned: false, image: None })
     }
 
     #[test]
@@ -112,20 +115,20 @@ mod tests {
         let mut scene = Scene::new();
         let request = Request::Enqueue(new_job());
         let answer = Answer::Enqueued(Ok(Receipt::new(detail(1).job.id, false)));
-        assert!(scene.catches("I1", &told(&request, &answer)));
+        assert!(scene.catches("I1", &replied(&request, &answer)));
         scene.store(detail(1));
-        assert!(scene.allows(&told(&request, &answer)));
+        assert!(scene.allows(&replied(&request, &answer)));
     }
 
     #[test]
-    fn an_acknowledgement_with_the_job_of_somebody_else_is_caught() {
+    fn an_acknowledgement_with_the_job_of_another_client_is_caught() {
         let mut scene = Scene::new();
         scene.store(detail(1));
         let mut other = new_job();
         other.payload = Payload::new("2").unwrap();
         let request = Request::Enqueue(other);
         let answer = Answer::Enqueued(Ok(Receipt::new(detail(1).job.id, true)));
-        assert!(scene.catches("I1", &told(&request, &answer)));
+        assert!(scene.catches("I1", &replied(&request, &answer)));
     }
 
     #[test]

@@ -5,17 +5,18 @@ use windlass_core::QueueRow;
 use windlass_core::View;
 
 use super::Seen;
-use crate::ledger::{Deed, Ledger};
+use crate::ledger::{JobEvent, Ledger};
 
-/// Checks that nothing vanishes and nothing comes from nowhere.
+/// Checks that no job disappears and none appears without an enqueue.
 pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
     let left = ledger.created - ledger.removed;
     match seen {
         Seen::Commit(commit) => commit.stories.iter().find_map(|story| {
-            let removed = story.deeds.iter().any(|deed| matches!(deed, Deed::Removed { .. }));
+            let removed =
+                story.events.iter().any(|event| matches!(event, JobEvent::Removed { .. }));
             let vanished = story.before.is_some() && story.after.is_none() && !removed;
             let appeared = story.before.is_none() && story.after.is_some();
-            let appeared = appeared && !story.deeds.contains(&Deed::Enqueued);
+            let appeared = appeared && !story.events.contains(&JobEvent::Enqueued);
             (vanished || appeared).then(|| {
                 let how = if vanished { "vanished" } else { "came from nowhere" };
                 format!("#{} {how}", story.id)
@@ -44,7 +45,7 @@ fn total(row: &QueueRow) -> u64 {
 mod tests {
     use super::super::testing::{Scene, detail};
     use super::super::{Image, Seen};
-    use crate::ledger::Deed;
+    use crate::ledger::JobEvent;
 
     #[test]
     fn a_job_that_vanishes_or_comes_from_nowhere_is_caught() {
@@ -53,7 +54,7 @@ mod tests {
         assert!(scene.catches_commit("I2", scene.story(1, None, vec![])));
         let new = scene.story(2, Some(detail(2)), vec![]);
         assert!(scene.catches_commit("I2", new));
-        let new = scene.story(2, Some(detail(2)), vec![Deed::Enqueued]);
+        let new = scene.story(2, Some(detail(2)), vec![JobEvent::Enqueued]);
         assert!(scene.allows_commit(new));
     }
 

@@ -3,18 +3,18 @@
 use windlass_core::{Job, StateName};
 
 use super::Seen;
-use crate::ledger::{Deed, Ledger, Story};
+use crate::ledger::{JobEvent, Ledger, Story};
 
 /// Checks that a lease is given only after the one before it has ended.
 pub(super) fn check(_: &Ledger, seen: &Seen<'_>) -> Option<String> {
     let Seen::Commit(commit) = seen else { return None };
     commit.stories.iter().find_map(|story| {
         let until = story.before.as_ref().and_then(Job::lease).map(|lease| lease.until);
-        story.deeds.iter().find_map(|deed| match deed {
-            Deed::Claimed { from: Some(StateName::Processing), worker, .. } => {
+        story.events.iter().find_map(|event| match event {
+            JobEvent::Claimed { from: Some(StateName::Processing), worker, .. } => {
                 Some(format!("#{} was claimed by {worker} while another holds it", story.id))
             }
-            Deed::Reaped { .. } if until.is_some_and(|until| commit.out.now < until) => {
+            JobEvent::Reaped { .. } if until.is_some_and(|until| commit.out.now < until) => {
                 let ends = until.map_or(0, windlass_core::Wall::get);
                 Some(format!("#{} was reaped at {}, before {ends}", story.id, commit.out.now))
             }
@@ -36,26 +36,26 @@ mod tests {
     use windlass_core::{Epoch, StateName};
 
     use super::super::testing::{Scene, leased, worker};
-    use crate::ledger::Deed;
+    use crate::ledger::JobEvent;
 
     #[test]
-    fn a_claim_of_a_job_that_somebody_holds_is_caught() {
+    fn a_claim_of_a_job_that_another_holds_is_caught() {
         let mut scene = Scene::new();
         scene.store(leased(1, 1, 5_000));
-        let deed = Deed::Claimed {
+        let event = JobEvent::Claimed {
             epoch: Epoch::new(2),
             worker: worker("other"),
             from: Some(StateName::Processing),
         };
-        assert!(scene.catches_commit("I3", scene.story(1, Some(leased(1, 2, 9_000)), vec![deed])));
+        assert!(scene.catches_commit("I3", scene.story(1, Some(leased(1, 2, 9_000)), vec![event])));
     }
 
     #[test]
     fn a_lease_reaped_before_its_end_is_caught() {
         let mut scene = Scene::new();
         scene.store(leased(1, 1, 5_000));
-        let deeds = vec![Deed::Reaped { to: StateName::Queued }];
-        let story = scene.story(1, Some(super::super::testing::detail(1)), deeds);
+        let events = vec![JobEvent::Reaped { to: StateName::Queued }];
+        let story = scene.story(1, Some(super::super::testing::detail(1)), events);
         assert!(scene.catches_commit("I3", story));
     }
 }

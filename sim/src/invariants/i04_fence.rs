@@ -2,7 +2,7 @@
 //! increase, across crash and replay.
 
 use super::Seen;
-use crate::ledger::{Deed, Ledger, Story};
+use crate::ledger::{JobEvent, Ledger, Story};
 
 /// Checks tokens against what the ledger knows to be held.
 pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
@@ -22,18 +22,18 @@ fn breach(ledger: &Ledger, story: &Story) -> Option<String> {
     let life = ledger.life(id);
     let mut epoch = life.map_or(windlass_core::Epoch::NEVER, |life| life.epoch);
     let mut reports = life.map(|life| life.reports.clone()).unwrap_or_default();
-    for deed in &story.deeds {
-        match deed {
-            Deed::Settled { said, epoch, .. } => reports.push((*epoch, *said)),
-            Deed::Repeated { said, epoch } if !reports.contains(&(*epoch, *said)) => {
+    for event in &story.events {
+        match event {
+            JobEvent::Settled { verdict, epoch, .. } => reports.push((*epoch, *verdict)),
+            JobEvent::Repeated { verdict, epoch } if !reports.contains(&(*epoch, *verdict)) => {
                 return Some(format!(
-                    "#{id}.{epoch} {said:?} was taken, but does not hold the job"
+                    "#{id}.{epoch} {verdict:?} was accepted, but does not hold the job"
                 ));
             }
-            Deed::LeaseExtended { epoch, held: false } => {
-                return Some(format!("#{id}.{epoch} was heard, but does not hold the job"));
+            JobEvent::LeaseExtended { epoch, held: false } => {
+                return Some(format!("#{id}.{epoch} was accepted, but does not hold the job"));
             }
-            Deed::Claimed { epoch: claimed, .. } => {
+            JobEvent::Claimed { epoch: claimed, .. } => {
                 if *claimed <= epoch {
                     return Some(format!("#{id} was claimed with epoch {claimed} after {epoch}"));
                 }
@@ -51,18 +51,18 @@ mod tests {
 
     use super::super::testing::{Scene, detail, leased, worker};
     use super::super::{Image, Seen};
-    use crate::ledger::{Deed, Said};
+    use crate::ledger::{JobEvent, VerdictKind};
 
     #[test]
     fn a_report_of_a_token_that_holds_nothing_is_caught_unless_it_repeats_itself() {
         let mut scene = Scene::new();
         scene.store(leased(1, 2, 5_000));
-        let stale = Deed::Repeated { said: Said::Complete, epoch: Epoch::new(1) };
+        let stale = JobEvent::Repeated { verdict: VerdictKind::Complete, epoch: Epoch::new(1) };
         let story = scene.story(1, Some(leased(1, 2, 5_000)), vec![stale.clone()]);
         assert!(scene.catches_commit("I4", story.clone()));
         let id = story.id;
         let life = scene.ledger.life_mut(id).unwrap();
-        life.reports.push((Epoch::new(1), Said::Complete));
+        life.reports.push((Epoch::new(1), VerdictKind::Complete));
         assert!(scene.allows_commit(story));
     }
 
@@ -70,8 +70,8 @@ mod tests {
     fn a_heartbeat_of_a_token_that_holds_nothing_is_caught() {
         let mut scene = Scene::new();
         scene.store(detail(1));
-        let beat = Deed::LeaseExtended { epoch: Epoch::new(1), held: false };
-        assert!(scene.catches_commit("I4", scene.story(1, Some(detail(1)), vec![beat])));
+        let heartbeat = JobEvent::LeaseExtended { epoch: Epoch::new(1), held: false };
+        assert!(scene.catches_commit("I4", scene.story(1, Some(detail(1)), vec![heartbeat])));
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
         scene.store(detail(1));
         let id = detail(1).job.id;
         scene.ledger.life_mut(id).unwrap().epoch = Epoch::new(3);
-        let claim = |epoch| Deed::Claimed {
+        let claim = |epoch| JobEvent::Claimed {
             epoch: Epoch::new(epoch),
             worker: worker("one"),
             from: Some(StateName::Queued),

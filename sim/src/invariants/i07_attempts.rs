@@ -1,16 +1,16 @@
 //! I7: attempts = committed claims minus give-backs, never above `1 + max_retries`; a job that has
-//! used them up does not wait, nor does any hang on a dead lease while a process is well.
+//! used them up is not queued, and expired leases are reaped while a process is well.
 
 use windlass_core::StateName;
 
-use super::{Calm, Seen};
-use crate::ledger::{Deed, Ledger, Story};
+use super::{Seen, Steady};
+use crate::ledger::{JobEvent, Ledger, Story};
 
 /// Counts claims and give-backs, and compares the row.
 pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
     let commit = match seen {
         Seen::Commit(commit) => commit,
-        Seen::Calm(calm) => return unreaped(ledger, *calm),
+        Seen::Steady(steady) => return unreaped(ledger, *steady),
         _ => return None,
     };
     commit.stories.iter().find_map(|story| {
@@ -28,25 +28,26 @@ pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
     })
 }
 
-/// A lease that should have been taken back. One given before a clock was set, or by a clock that
-/// was set back since, counts its length once more.
-fn unreaped(ledger: &Ledger, calm: Calm) -> Option<String> {
-    ledger.held().find_map(|(id, life)| {
+/// Finds a lease that should have been reaped. One given before a clock step, or by a clock that
+/// was set back since, has its length once more. One whose commit was under way while the clock was
+/// set back may last longer by the step.
+fn unreaped(ledger: &Ledger, steady: Steady) -> Option<String> {
+    ledger.held().filter(|(_, life)| !life.set_back_in_flight).find_map(|(id, life)| {
         let length = life.detail.as_ref()?.job.lease()?.length.get();
-        let begun = life.heard.max(calm.since);
-        let late = calm.at.saturating_sub(begun + 2 * length);
-        (late > calm.slack_ms).then(|| format!("#{id} was to be taken back {late} ms ago"))
+        let begun = life.heartbeat_at.max(steady.since);
+        let late = steady.at.saturating_sub(begun + 2 * length);
+        (late > steady.slack_ms).then(|| format!("#{id} was to be taken back {late} ms ago"))
     })
 }
 
 fn attempts(ledger: &Ledger, story: &Story) -> i64 {
     let life = ledger.life(story.id);
     let mut count = life.map_or(0, |life| i64::from(life.claims) - i64::from(life.given_back));
-    for deed in &story.deeds {
-        match deed {
-            Deed::Claimed { .. } => count += 1,
-            Deed::Settled { said, .. } if said.gives_back() => count -= 1,
-            Deed::Replayed { .. } => count = 0,
+    for event in &story.events {
+        match event {
+            JobEvent::Claimed { .. } => count += 1,
+            JobEvent::Settled { verdict, .. } if verdict.gives_back() => count -= 1,
+            JobEvent::Replayed { .. } => count = 0,
             _ => {}
         }
     }
@@ -58,14 +59,14 @@ mod tests {
     use windlass_core::{Epoch, StateName, Wall};
 
     use super::super::testing::{Scene, detail, leased, worker};
-    use super::super::{Calm, Seen};
-    use crate::ledger::Deed;
+    use super::super::{Seen, Steady};
+    use crate::ledger::JobEvent;
 
     #[test]
     fn a_claim_that_is_not_counted_is_caught() {
         let mut scene = Scene::new();
         scene.store(detail(1));
-        let claim = Deed::Claimed {
+        let claim = JobEvent::Claimed {
             epoch: Epoch::new(1),
             worker: worker("one"),
             from: Some(StateName::Queued),
@@ -80,21 +81,23 @@ mod tests {
     fn a_job_that_waits_with_its_attempts_used_up_is_caught() {
         let mut scene = Scene::new();
         scene.store(detail(1));
-        let mut spent = detail(1);
-        spent.job.attempts = spent.job.max_retries.attempts();
-        let id = spent.job.id;
-        scene.ledger.life_mut(id).unwrap().claims = spent.job.attempts;
-        assert!(scene.breaks("I7", scene.story(1, Some(spent), vec![])));
+        let mut used_up = detail(1);
+        used_up.job.attempts = used_up.job.max_retries.attempts();
+        let id = used_up.job.id;
+        scene.ledger.life_mut(id).unwrap().claims = used_up.job.attempts;
+        assert!(scene.breaks("I7", scene.story(1, Some(used_up), vec![])));
     }
 
     #[test]
-    fn a_lease_that_nobody_takes_back_is_caught() {
+    fn a_lease_that_no_process_takes_back_is_caught() {
         let mut scene = Scene::new();
         scene.store(leased(1, 1, 5_000));
-        let heard = scene.ledger.life(detail(1).job.id).unwrap().heard;
+        let last = scene.ledger.life(detail(1).job.id).unwrap().heartbeat_at;
         let (since, wall, slack_ms) = (0, Wall::new(0), 1_000);
-        let calm = |after| Seen::Calm(Calm { at: heard + after, since, wall, slack_ms });
-        assert!(scene.allows(&calm(21_000)));
-        assert!(scene.catches("I7", &calm(21_001)));
+        let steady = |after| Seen::Steady(Steady { at: last + after, since, wall, slack_ms });
+        assert!(scene.allows(&steady(21_000)));
+        assert!(scene.catches("I7", &steady(21_001)));
+        scene.ledger.life_mut(detail(1).job.id).unwrap().set_back_in_flight = true;
+        assert!(scene.allows(&steady(21_001)), "it ends by the clock as it was before the step");
     }
 }

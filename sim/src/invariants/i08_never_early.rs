@@ -1,10 +1,10 @@
-//! I8: nothing is claimed before it is due, and the wait before a retry lies within the bounds of
-//! the job's policy, which are worked out here by other means than the core's.
+//! I8: no job is claimed before it is due, and the wait before a retry is within the bounds of the
+//! job's policy, which are computed here without the code of core.
 
 use windlass_core::{Job, Millis, RetryPolicy, State, StateName, Strategy, Wall};
 
 use super::Seen;
-use crate::ledger::{Deed, Ledger, Said, Story};
+use crate::ledger::{JobEvent, Ledger, Story, VerdictKind};
 
 /// Checks the instants of claims and of retries.
 pub(super) fn check(_: &Ledger, seen: &Seen<'_>) -> Option<String> {
@@ -18,16 +18,18 @@ fn early(story: &Story, now: Wall) -> Option<String> {
     let job = story.row()?;
     let ready = |job: &Job| matches!(job.state, State::Queued { ready: true, .. });
     let was_ready = story.before.as_ref().is_some_and(ready);
-    let claimed = story.deeds.iter().any(|deed| matches!(deed, Deed::Claimed { .. }));
+    let claimed = story.events.iter().any(|event| matches!(event, JobEvent::Claimed { .. }));
     let too_early = (claimed || ready(job)) && !was_ready && job.run_at > now;
     too_early.then(|| format!("#{} became claimable at {now}, due at {}", story.id, job.run_at))
 }
 
 fn backoff(story: &Story, now: Wall, spread: Millis) -> Option<String> {
     let (job, before) = (story.row()?, story.before.as_ref()?);
-    let deeds = story.deeds.as_slice();
-    let simple = deeds.iter().skip(1).all(|deed| matches!(deed, Deed::Claimed { .. }));
-    let Some(Deed::Settled { said: Said::Fail, to: StateName::Queued, asked, .. }) = deeds.first()
+    let events = story.events.as_slice();
+    let simple = events.iter().skip(1).all(|event| matches!(event, JobEvent::Claimed { .. }));
+    let Some(JobEvent::Settled {
+        verdict: VerdictKind::Fail, to: StateName::Queued, asked, ..
+    }) = events.first()
     else {
         return None;
     };
@@ -39,7 +41,7 @@ fn backoff(story: &Story, now: Wall, spread: Millis) -> Option<String> {
         Some(asked) => (i128::from(asked.get()), i128::from(asked.get())),
         None => bounds(&before.retry, before.attempts),
     };
-    // It was decided by the clock as the commit first read it.
+    // The wait was decided with the first reading of the clock.
     let least = least - i128::from(spread.get());
     let wrong = !(least..=most).contains(&i128::from(wait));
     wrong.then(|| {
@@ -48,7 +50,7 @@ fn backoff(story: &Story, now: Wall, spread: Millis) -> Option<String> {
     })
 }
 
-/// The shortest and the longest wait after this many attempts, give or take a millisecond.
+/// The shortest and the longest wait after this many attempts, ± 1 ms.
 fn bounds(policy: &RetryPolicy, attempts: u32) -> (i128, i128) {
     let micros = |length: Millis| i128::from(length.get()) * 1_000_000;
     let cap = micros(policy.cap());
@@ -71,19 +73,19 @@ mod tests {
     use windlass_core::{Epoch, StateName, Wall};
 
     use super::super::testing::{NOW, Scene, detail, leased, worker};
-    use crate::ledger::{Deed, Said};
+    use crate::ledger::{JobEvent, VerdictKind};
 
     #[test]
     fn a_claim_before_a_job_is_due_is_caught() {
         let scene = Scene::new();
         let mut early = leased(1, 1, 5_000);
         early.job.run_at = Wall::new(NOW + 1);
-        let claim = Deed::Claimed {
+        let claim = JobEvent::Claimed {
             epoch: Epoch::new(1),
             worker: worker("one"),
             from: Some(StateName::Queued),
         };
-        let story = scene.story(1, Some(early), vec![Deed::Enqueued, claim]);
+        let story = scene.story(1, Some(early), vec![JobEvent::Enqueued, claim]);
         assert!(scene.catches_commit("I8", story));
     }
 
@@ -91,8 +93,8 @@ mod tests {
     fn a_wait_outside_the_policy_is_caught() {
         let mut scene = Scene::new();
         scene.store(leased(1, 1, 5_000));
-        let fail = |asked| Deed::Settled {
-            said: Said::Fail,
+        let fail = |asked| JobEvent::Settled {
+            verdict: VerdictKind::Fail,
             epoch: Epoch::new(1),
             to: StateName::Queued,
             asked,
@@ -101,7 +103,7 @@ mod tests {
         (waits.job.epoch, waits.job.attempts) = (Epoch::new(1), 1);
         for (wait, good) in [(0, false), (800, true), (1_200, true), (90_000, false)] {
             waits.job.run_at = Wall::new(NOW + wait);
-            waits.job.state = windlass_core::State::Queued { ready: wait == 0, spent: None };
+            waits.job.state = windlass_core::State::Queued { ready: wait == 0, last_verdict: None };
             let story = scene.story(1, Some(waits.clone()), vec![fail(None)]);
             assert_eq!(scene.breaks_not("I8", story), good, "{wait}");
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use windlass_core::{IdempotencyKey, JobId};
 
 use super::Seen;
-use crate::ledger::{Commit, Deed, Ledger};
+use crate::ledger::{Commit, JobEvent, Ledger};
 
 /// Checks new jobs against the keys and the messages they came from.
 pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
@@ -34,23 +34,23 @@ fn keys(ledger: &Ledger, commit: &Commit<'_>) -> Option<String> {
     None
 }
 
-/// Whether a key still names its job: until that is finished, and for its window. A window that
-/// has ended stays so when the wall clock is set back.
+/// Whether a key is still in use: until its job is finished, and for its window. A window that has
+/// ended stays so when the wall clock is set back.
 fn is_alive(ledger: &Ledger, commit: &Commit<'_>, key: &IdempotencyKey) -> bool {
     let Some(known) = ledger.keys.get(key) else { return false };
     let window = commit.batch.policy.idempotency_window;
     let story = commit.stories.iter().find(|story| story.id == known.job);
     let row = story.map_or_else(|| ledger.row(known.job), |story| story.before.as_ref());
-    let settled = story.is_some_and(|story| !story.deeds.is_empty());
+    let settled = story.is_some_and(|story| !story.events.is_empty());
     let finished = settled || row.is_none_or(|job| job.state.name().is_finished());
-    // One that was replayed only after the commit had looked was finished then.
+    // A job that was replayed after the commit had read it was finished then.
     let finished = finished || ledger.was_overtaken(commit, known.job);
     !finished || known.created_at.plus(window) > commit.out.now.max(ledger.latest)
 }
 
 fn messages(ledger: &Ledger, commit: &Commit<'_>) -> Option<String> {
     let mut stored: BTreeMap<&str, u32> = BTreeMap::new();
-    for story in commit.stories.iter().filter(|story| story.deeds.contains(&Deed::Enqueued)) {
+    for story in commit.stories.iter().filter(|story| story.events.contains(&JobEvent::Enqueued)) {
         let payload = story.after.as_ref()?.payload.as_str();
         let sent = ledger.sent.get(payload).copied().unwrap_or_default();
         let now = stored.entry(payload).or_insert(sent.stored);
@@ -67,7 +67,7 @@ mod tests {
     use windlass_core::{Fingerprint, Idempotency, IdempotencyKey, NewJob, Receipt};
 
     use super::super::testing::{Scene, detail, new_job};
-    use crate::ledger::Deed;
+    use crate::ledger::JobEvent;
 
     fn keyed() -> NewJob {
         let key = IdempotencyKey::new("k").unwrap();
@@ -86,7 +86,7 @@ mod tests {
         scene.store(stored(1));
         scene.batch.enqueues.push(keyed());
         scene.out.enqueues.push(Ok(Receipt::new(stored(2).job.id, false)));
-        let story = scene.story(2, Some(stored(2)), vec![Deed::Enqueued]);
+        let story = scene.story(2, Some(stored(2)), vec![JobEvent::Enqueued]);
         assert!(scene.catches_commit("I10", story));
     }
 
@@ -95,7 +95,7 @@ mod tests {
         let mut scene = Scene::new();
         scene.batch.enqueues.push(keyed());
         scene.out.enqueues.push(Ok(Receipt::new(stored(9).job.id, true)));
-        let bystander = scene.story(2, Some(detail(2)), vec![Deed::Enqueued]);
+        let bystander = scene.story(2, Some(detail(2)), vec![JobEvent::Enqueued]);
         assert!(scene.catches_commit("I10", bystander));
     }
 
@@ -104,7 +104,7 @@ mod tests {
         let mut scene = Scene::new();
         scene.store(detail(1));
         scene.ledger.sent.entry("1".into()).or_default().delivered = 1;
-        let story = scene.story(2, Some(detail(2)), vec![Deed::Enqueued]);
+        let story = scene.story(2, Some(detail(2)), vec![JobEvent::Enqueued]);
         assert!(scene.catches_commit("I10", story.clone()));
         scene.ledger.sent.entry("1".into()).or_default().delivered = 2;
         assert!(scene.allows_commit(story));

@@ -14,7 +14,7 @@ pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
     };
     match seen {
         Seen::Started(started) => wrong(started.run),
-        Seen::Told(told) => match told.answer {
+        Seen::Replied(replied) => match replied.answer {
             Answer::Jobs(runs) => runs.iter().find_map(wrong),
             _ => None,
         },

@@ -31,9 +31,9 @@ fn leases(ledger: &Ledger, quiet: &Quiet<'_>) -> Option<String> {
 }
 
 fn heartbeats(made: &Made<'_>) -> Option<String> {
-    // What a handler said while it ran may still be on its way.
-    let plain = made.batch.heartbeats.iter().filter(|beat| beat.progress.is_none());
-    let mut tokens = plain.map(|beat| beat.token);
+    // Progress that a handler reported before it ended may be sent after.
+    let plain = made.batch.heartbeats.iter().filter(|heartbeat| heartbeat.progress.is_none());
+    let mut tokens = plain.map(|heartbeat| heartbeat.token);
     let ended = tokens.find(|token| made.ended.contains(token))?;
     Some(format!("a heartbeat for #{ended}, whose handler has returned"))
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::super::{Made, Seen};
 
     #[test]
-    fn a_slot_that_leaks_and_a_lease_nobody_knows_of_are_caught() {
+    fn a_slot_that_leaks_and_a_lease_that_is_unknown_are_caught() {
         let mut scene = Scene::new();
         let (one, none) = (worker("one"), BTreeSet::new());
         let mut seen = quiet(&one, &none);

@@ -1,16 +1,16 @@
 //! I15: after a fatal error of its store, a process acknowledges nothing and starts nothing before
-//! the store was opened anew and verified.
+//! the store was reopened and verified.
 
 use windlass_core::machine::Answer;
 
 use super::Seen;
 use crate::ledger::Ledger;
 
-/// Checks what leaves a process whose store has failed.
+/// Checks the answers and starts of a process whose store has failed.
 pub(super) fn check(_: &Ledger, seen: &Seen<'_>) -> Option<String> {
     match seen {
-        Seen::Told(told) if told.poisoned && acknowledges(told.answer) => {
-            Some(format!("{:?} from a store that has failed", told.answer))
+        Seen::Replied(replied) if replied.poisoned && acknowledges(replied.answer) => {
+            Some(format!("{:?} from a store that has failed", replied.answer))
         }
         Seen::Started(started) if started.poisoned => {
             Some(format!("#{} started from a store that has failed", started.run.job.token()))
@@ -38,7 +38,7 @@ mod tests {
     use windlass_core::machine::{Answer, Request};
 
     use super::super::testing::{Scene, detail, new_job};
-    use super::super::{Seen, Told};
+    use super::super::{Replied, Seen};
 
     #[test]
     fn an_acknowledgement_from_a_failed_store_is_caught() {
@@ -46,10 +46,10 @@ mod tests {
         scene.store(detail(1));
         let request = Request::Enqueue(new_job());
         let answer = Answer::Enqueued(Ok(Receipt::new(detail(1).job.id, false)));
-        let told = |poisoned| {
-            Seen::Told(Told { request: &request, answer: &answer, poisoned, image: None })
+        let replied = |poisoned| {
+            Seen::Replied(Replied { request: &request, answer: &answer, poisoned, image: None })
         };
-        assert!(scene.catches("I15", &told(true)));
-        assert!(scene.allows(&told(false)));
+        assert!(scene.catches("I15", &replied(true)));
+        assert!(scene.allows(&replied(false)));
     }
 }

@@ -1,5 +1,5 @@
-//! I16: once draining has begun, no batch with claims is made and no run is started; and a run that
-//! is stopped is given back only after its handler has ended.
+//! I16: once draining has begun, no batch with claims is made and no run is started; a stopped run
+//! is given back only after its handler has ended.
 
 use windlass_core::Verdict;
 use windlass_core::machine::Phase;

@@ -15,7 +15,7 @@ pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
         }
         Seen::Commit(commit) => {
             let (now, set_back) = (commit.out.now, commit.set_back);
-            let changed = commit.stories.iter().filter(|story| !story.deeds.is_empty());
+            let changed = commit.stories.iter().filter(|story| !story.events.is_empty());
             let before = changed.filter_map(|story| story.before.as_ref());
             before.into_iter().find_map(|job| behind(ledger, job, now, set_back))
         }
@@ -37,7 +37,7 @@ mod tests {
 
     use super::super::testing::{NOW, Scene, detail};
     use super::super::{Answered, Seen};
-    use crate::ledger::Deed;
+    use crate::ledger::JobEvent;
 
     #[test]
     fn a_clock_behind_a_row_is_caught_unless_it_was_set_back_since() {
@@ -45,7 +45,7 @@ mod tests {
         let mut ahead = detail(1);
         ahead.job.updated_at = Wall::new(NOW + 1);
         scene.store(ahead.clone());
-        let story = scene.story(1, Some(ahead.clone()), vec![Deed::FellDue]);
+        let story = scene.story(1, Some(ahead.clone()), vec![JobEvent::FellDue]);
         assert!(scene.breaks("I19", story));
         let answers =
             Answers { now: Wall::new(NOW), jobs: vec![Some(ahead.job)], ..Answers::default() };

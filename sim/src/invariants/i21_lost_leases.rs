@@ -1,5 +1,5 @@
-//! I21: a handler whose lease was taken away by another process, cancelled or reaped, is told to
-//! stop within two change checks while its process is well.
+//! I21: a handler whose lease was taken away by another process, cancelled or reaped, is asked to
+//! stop within two change checks while its process is well, also while that process drains.
 
 use super::{Seen, Watched};
 use crate::ledger::Ledger;
@@ -12,9 +12,10 @@ pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
         let held =
             ledger.row(token.job).is_some_and(|job| job.lease().is_some() && job.token() == token);
         let ended = ledger.life(token.job).filter(|_| !held)?.lease_ended;
-        let Watched { at, since, patience_ms, .. } = *watched;
+        let Watched { at, since, stop_limit_ms, .. } = *watched;
         let late = at.saturating_sub(ended.max(since));
-        (late > patience_ms).then(|| format!("#{token} is lost for {late} ms, its handler runs on"))
+        (late > stop_limit_ms)
+            .then(|| format!("#{token} is lost for {late} ms, its handler runs on"))
     })
 }
 
@@ -35,10 +36,10 @@ mod tests {
         let life = scene.ledger.life_mut(token.job).unwrap();
         life.lease_ended = at - 1_001;
         let watched = |since, stopped| {
-            Seen::Watched(Watched { at, since, alive: &alive, stopped, patience_ms: 1_000 })
+            Seen::Watched(Watched { at, since, alive: &alive, stopped, stop_limit_ms: 1_000 })
         };
         assert!(scene.catches("I21", &watched(0, &none)));
-        assert!(scene.allows(&watched(0, &alive)), "it was told");
+        assert!(scene.allows(&watched(0, &alive)), "it has the stop signal");
         assert!(scene.allows(&watched(at - 1_000, &none)), "its process was not well");
     }
 }

@@ -1,8 +1,7 @@
 //! What must hold after every step: one file per invariant, and a table of them.
 //!
-//! An invariant is a function of the ledger and of one thing that was seen. It says what is wrong,
-//! or nothing. To add one: a file, a line in the table, and a test in that file which shows it a
-//! violation.
+//! An invariant is a function of the ledger and of one observation; it returns what is wrong, or
+//! `None`. To add one: a file, a line in the table, and a test in that file with a violation.
 
 mod i01_durable_ack;
 mod i02_conservation;
@@ -25,6 +24,7 @@ mod i18_tokens;
 mod i19_store_clock;
 mod i20_limits;
 mod i21_lost_leases;
+mod i22_bulk;
 #[cfg(test)]
 mod testing;
 
@@ -37,35 +37,35 @@ use windlass_core::{LeaseToken, Wall, WorkerId};
 
 use crate::ledger::{Commit, Ledger};
 
-/// Something that was seen.
+/// An observation of the world.
 #[derive(Debug)]
 pub enum Seen<'a> {
-    /// A commit took place; the ledger does not hold it yet.
+    /// A commit took place; it is not in the ledger yet.
     Commit(&'a Commit<'a>),
-    /// The same commit, once the ledger holds it.
+    /// The same commit, once it is in the ledger.
     Noted(&'a Commit<'a>),
     /// A transaction was answered; it has committed nothing yet.
     Answered(Answered<'a>),
     /// A machine made a batch.
     Made(Made<'a>),
     /// A machine answers a client.
-    Told(Told<'a>),
+    Replied(Replied<'a>),
     /// A machine starts a run on one of its slots.
     Started(Started<'a>),
-    /// A machine has nothing to do right now.
+    /// A machine has no pending effect or call.
     Quiet(Quiet<'a>),
     /// Some process has been well for a while.
-    Calm(Calm),
+    Steady(Steady),
     /// A process has been well for a while.
     Watched(Watched<'a>),
-    /// Everything that is stored, or that a crash has left.
+    /// The whole store, or what a crash has left of it.
     Image(Image<'a>),
 }
 
 /// A transaction was answered by the store's own clock.
 #[derive(Debug)]
 pub struct Answered<'a> {
-    /// The answers.
+    /// As the store gave them to `Apply`.
     pub answers: &'a Answers,
     /// When that clock was last set back, in true time.
     pub set_back: Option<u64>,
@@ -74,9 +74,9 @@ pub struct Answered<'a> {
 /// A machine made a batch.
 #[derive(Debug)]
 pub struct Made<'a> {
-    /// In which phase.
+    /// The phase the machine was in.
     pub phase: Phase,
-    /// The batch.
+    /// The batch to be committed next.
     pub batch: &'a Batch,
     /// The local runs whose handler runs.
     pub alive: &'a BTreeSet<LeaseToken>,
@@ -86,115 +86,115 @@ pub struct Made<'a> {
 
 /// A machine answers a client.
 #[derive(Debug)]
-pub struct Told<'a> {
-    /// What was asked.
+pub struct Replied<'a> {
+    /// As the client sent it.
     pub request: &'a Request,
-    /// The answer.
+    /// As the client gets it.
     pub answer: &'a Answer,
-    /// Whether its store has failed and was not opened anew since.
+    /// Whether its store has failed and was not reopened since.
     pub poisoned: bool,
-    /// What a crash now would leave of the jobs in the answer, if that was looked at.
+    /// What a crash now would leave of the jobs in the answer; `None` if it was not read.
     pub image: Option<&'a [JobDetail]>,
 }
 
 /// A machine starts a run.
 #[derive(Debug)]
 pub struct Started<'a> {
-    /// The run.
+    /// The job, its token and its deadlines.
     pub run: &'a Run,
-    /// The phase it is in.
+    /// The phase the machine is in.
     pub phase: Phase,
-    /// Its slots.
+    /// Number of jobs that the worker may run at once.
     pub slots: usize,
-    /// Those taken before.
+    /// Tokens of the runs that have a slot already.
     pub alive: &'a BTreeSet<LeaseToken>,
-    /// Whether its store has failed and was not opened anew since.
+    /// Whether its store has failed and was not reopened since.
     pub poisoned: bool,
 }
 
 /// A machine has nothing to do right now.
 #[derive(Debug)]
 pub struct Quiet<'a> {
-    /// Its worker.
+    /// The worker that this process is.
     pub worker: &'a WorkerId,
-    /// Its slots.
+    /// Number of jobs that the worker may run at once.
     pub slots: usize,
-    /// How many of them it believes to be taken.
+    /// Number of slots in use, as far as the machine knows.
     pub busy: usize,
     /// The local runs whose handler runs.
     pub alive: &'a BTreeSet<LeaseToken>,
-    /// The leases it knows to hold.
+    /// The leases that the machine knows it holds.
     pub leases: &'a BTreeSet<LeaseToken>,
-    /// Whether it is running, its store is well, and it has heard from it.
+    /// Whether it is running, its store is well, and has answered it.
     pub settled: bool,
-    /// When it wants to be woken.
+    /// The wake-up that it has asked for.
     pub wakeup: Option<Wakeup>,
-    /// How long that is from now.
+    /// Time until then.
     pub sleeps_ms: u64,
     /// Whether its store is well.
     pub good: bool,
-    /// Whether it has a free slot and there is a job for it.
-    pub hungry: bool,
-    /// For how long that has been so while its store was well.
-    pub hungry_ms: u64,
-    /// How long that may be so: until it looks for what others have written.
-    pub patience_ms: u64,
+    /// Whether it has a free slot and a claimable job exists.
+    pub has_claimable_job: bool,
+    /// Time for which that has been so while its store was well.
+    pub unclaimed_ms: u64,
+    /// Maximum of `unclaimed_ms`: the next change check, and the commit.
+    pub unclaimed_limit_ms: u64,
 }
 
 /// Some process has been running and well for a while.
 #[derive(Debug, Clone, Copy)]
-pub struct Calm {
-    /// What time it is.
+pub struct Steady {
+    /// In true time.
     pub at: u64,
-    /// Since when it has been well, and no clock was set.
+    /// Start of the time in which it has been well and no clock was set.
     pub since: u64,
-    /// What the wall clock reads.
+    /// Reading of the wall clock.
     pub wall: Wall,
-    /// How long it may take to notice that something is due, and to do it.
+    /// Maximum time to notice that something is due, and to do it.
     pub slack_ms: u64,
 }
 
-/// A process that has been running and well for a while.
+/// A process that has been running or draining, and well, for a while.
 #[derive(Debug)]
 pub struct Watched<'a> {
-    /// What time it is.
+    /// In true time.
     pub at: u64,
-    /// Since when it has been well.
+    /// Start of the time in which it has been well.
     pub since: u64,
     /// The local runs whose handler runs.
     pub alive: &'a BTreeSet<LeaseToken>,
-    /// Those that were told to stop.
+    /// Those that got the stop signal.
     pub stopped: &'a BTreeSet<LeaseToken>,
-    /// How long it may take until a handler is told that its lease is lost.
-    pub patience_ms: u64,
+    /// Maximum time until a handler whose lease is lost gets the stop signal.
+    pub stop_limit_ms: u64,
 }
 
-/// Everything that is stored.
+/// The whole store at one moment.
 #[derive(Debug)]
 pub struct Image<'a> {
-    /// All of it.
+    /// Every row of the store.
     pub dump: &'a Dump,
-    /// What contradicts itself in it.
+    /// Contradictions that the audit of the store found.
     pub disagreements: &'a [String],
 }
 
-/// An invariant.
+/// A property that must hold at every moment.
 #[derive(Debug)]
 pub struct Invariant {
-    /// Its number and name.
+    /// Like `I04 fence`.
     pub name: &'static str,
-    /// What it says, in a sentence.
+    /// The property in one sentence.
     pub says: &'static str,
-    /// Says what is wrong, if something is.
+    /// Returns the violation, if there is one.
     pub check: fn(&Ledger, &Seen<'_>) -> Option<String>,
 }
 
-/// A violation.
+/// A property that did not hold, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Of which invariant.
+    /// Name of the invariant.
     pub rule: &'static str,
-    /// What is wrong.
+    /// The rows or messages that contradict it.
     pub what: String,
 }
 
@@ -206,7 +206,7 @@ impl fmt::Display for Violation {
 
 macro_rules! table {
     ($($module:ident, $name:literal, $says:literal;)+) => {
-        /// Every invariant.
+        /// In the order of their numbers.
         pub const INVARIANTS: &[Invariant] = &[
             $(Invariant { name: $name, says: $says, check: $module::check },)+
         ];
@@ -214,7 +214,7 @@ macro_rules! table {
 }
 
 table! {
-    i01_durable_ack, "I1 durable ack", "what a client was told is in what a crash now would leave";
+    i01_durable_ack, "I1 durable ack", "what was acknowledged is in what a crash now would leave";
     i02_conservation, "I2 conservation", "every job created is stored or was legally removed";
     i03_one_holder, "I3 one holder", "a lease is given only after the one before it has ended";
     i04_fence, "I4 fence", "only the current token of a running job reports; epochs grow";
@@ -227,7 +227,7 @@ table! {
     i11_payload, "I11 payload", "a job runs with the payload it was enqueued with";
     i12_slots, "I12 slots", "leases held are runs in memory, no more than there are slots";
     i13_no_silent_stop, "I13 no silent stop", "work and a free slot do not stay apart";
-    i14_clocks, "I14 clocks", "no lease is taken from a holder that was heard in time";
+    i14_clocks, "I14 clocks", "no lease is taken from a holder that sent a heartbeat in time";
     i15_poison, "I15 poison", "after the store failed nothing is acknowledged until reopened";
     i16_latch, "I16 latch", "a machine that drains claims nothing and releases nothing that runs";
     i17_order, "I17 order", "no job is claimed before a better-ranked one of its queue";
@@ -235,9 +235,10 @@ table! {
     i19_store_clock, "I19 store clock", "the store's clock is never behind a row it answered";
     i20_limits, "I20 limits", "nothing starts above a limit or in a paused queue";
     i21_lost_leases, "I21 lost leases", "a handler learns within two checks that its lease is lost";
+    i22_bulk, "I22 bulk", "bulk actions count what they released, each job that a step took";
 }
 
-/// The first violation of something seen.
+/// Returns the first violation of an observation.
 pub fn first_violation(ledger: &Ledger, seen: &Seen<'_>) -> Option<Violation> {
     INVARIANTS.iter().find_map(|invariant| {
         let what = (invariant.check)(ledger, seen)?;

@@ -1,4 +1,4 @@
-//! A scene for the tests of the invariants: a ledger with jobs, and a commit to show to it.
+//! Fixture of the invariants' tests: a ledger with jobs, and a commit to check.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use windlass_core::{
 };
 
 use super::{Quiet, Seen, first_violation};
-use crate::ledger::{Barren, Commit, Decided, Deed, Ledger, Story};
+use crate::ledger::{Commit, Decided, IdleReaps, JobEvent, Ledger, Story};
 
 /// The wall clock of every scene.
 pub(super) const NOW: i64 = 1_000;
@@ -21,7 +21,7 @@ pub(super) struct Scene {
     pub(super) queues: Vec<QueueRow>,
     pub(super) at: u64,
     pub(super) step_seen: Option<u64>,
-    pub(super) barren: Barren,
+    pub(super) idle_reaps: IdleReaps,
 }
 
 impl Scene {
@@ -37,7 +37,7 @@ impl Scene {
             queues: Vec::new(),
             at: 100_000,
             step_seen: None,
-            barren: Barren::default(),
+            idle_reaps: IdleReaps::default(),
         }
     }
 
@@ -46,28 +46,28 @@ impl Scene {
         let id = detail.job.id;
         let held = detail.job.lease().map(|lease| lease.worker.clone());
         let (epoch, claims) = (detail.job.epoch, detail.job.attempts);
-        let deeds = vec![Deed::Enqueued];
-        let story = Story { id, before: None, after: Some(detail), deeds };
+        let events = vec![JobEvent::Enqueued];
+        let story = Story { id, before: None, after: Some(detail), events };
         self.ledger.sent.entry("1".into()).or_default().delivered += 2;
         let (batch, out) = (self.batch.clone(), self.out.clone());
         self.ledger.take_in(&commit_of(&batch, &out, vec![story], Vec::new(), self.at));
         let life = self.ledger.life_mut(id).expect("it was stored above");
         life.moved = 0;
         let life = self.ledger.life_mut(id).expect("it was stored above");
-        (life.epoch, life.claims, life.heard) = (epoch, claims, self.at);
+        (life.epoch, life.claims, life.heartbeat_at) = (epoch, claims, self.at);
         assert_eq!(held.is_some(), claims > 0);
         self.queues = rows(&self.ledger);
     }
 
-    pub(super) fn story(&self, id: u64, after: Option<JobDetail>, deeds: Vec<Deed>) -> Story {
+    pub(super) fn story(&self, id: u64, after: Option<JobDetail>, events: Vec<JobEvent>) -> Story {
         let id = JobId::new(id).expect("an id");
-        Story { id, before: self.ledger.row(id).cloned(), after, deeds }
+        Story { id, before: self.ledger.row(id).cloned(), after, events }
     }
 
     fn commit(&self, stories: Vec<Story>) -> Commit<'_> {
         let commit = commit_of(&self.batch, &self.out, stories, self.queues.clone(), self.at);
         let decided = Decided { step_seen: self.step_seen, ..commit.decided };
-        Commit { barren: self.barren, decided, ..commit }
+        Commit { idle_reaps: self.idle_reaps, decided, ..commit }
     }
 
     pub(super) fn dump(&self) -> Dump {
@@ -81,6 +81,8 @@ impl Scene {
             settings: Vec::new(),
             markers: Vec::new(),
             figures: Vec::new(),
+            groups: Vec::new(),
+            bulk: Vec::new(),
         }
     }
 
@@ -102,7 +104,7 @@ impl Scene {
         self.allows(&Seen::Commit(&self.commit(vec![story])))
     }
 
-    /// Whether this rule finds something, whatever others find before it.
+    /// Whether this rule finds a violation, whatever others find before it.
     pub(super) fn breaks(&self, rule: &str, story: Story) -> bool {
         let all = super::INVARIANTS;
         let rule = all.iter().find(|one| one.name.starts_with(&format!("{rule} ")));
@@ -114,7 +116,7 @@ impl Scene {
         !self.breaks(rule, story)
     }
 
-    /// Whether this rule finds something once the ledger holds the commit.
+    /// Whether this rule finds a violation once the commit is in the ledger.
     pub(super) fn noted_breaks(&self, rule: &str, story: Story) -> bool {
         let all = super::INVARIANTS;
         let rule = all.iter().find(|one| one.name.starts_with(&format!("{rule} ")));
@@ -146,7 +148,7 @@ fn commit_of<'a>(
         at,
         process: ProcessId(1),
         decided: Decided { at, wall: out.now, step_seen: None },
-        barren: Barren::default(),
+        idle_reaps: IdleReaps::default(),
         number: 1,
         seen: 0,
         asked: at,
@@ -165,7 +167,7 @@ fn rows(ledger: &Ledger) -> Vec<QueueRow> {
     let mut row = QueueRow::empty(Queue::new(QueueName::default()));
     let mut counts = Counts::default();
     for detail in ledger.details() {
-        counts.add(detail.job.state.view());
+        counts.add((&detail.job).into());
     }
     row.kinds.push((Kind::default(), counts));
     vec![row]
@@ -182,7 +184,7 @@ fn job(id: u64) -> Job {
     new.admit(id, terms, Wall::new(0)).expect("it is admitted")
 }
 
-/// A job that waits.
+/// A queued job.
 pub(super) fn detail(id: u64) -> JobDetail {
     let (job, payload) = (job(id), new_job().payload);
     JobDetail { job, payload, result: None, progress: None, last_error: None }
@@ -202,7 +204,7 @@ pub(super) fn worker(name: &str) -> WorkerId {
     WorkerId::new(name).expect("a name")
 }
 
-/// A machine with one slot, which is free, and nothing to do.
+/// An idle machine with one free slot.
 pub(super) fn quiet<'a>(worker: &'a WorkerId, none: &'a BTreeSet<LeaseToken>) -> Quiet<'a> {
     Quiet {
         worker,
@@ -214,8 +216,8 @@ pub(super) fn quiet<'a>(worker: &'a WorkerId, none: &'a BTreeSet<LeaseToken>) ->
         wakeup: None,
         sleeps_ms: 0,
         good: true,
-        hungry: false,
-        hungry_ms: 0,
-        patience_ms: 1_000,
+        has_claimable_job: false,
+        unclaimed_ms: 0,
+        unclaimed_limit_ms: 1_000,
     }
 }

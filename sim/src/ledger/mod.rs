@@ -1,24 +1,24 @@
-//! The ledger: what has become of every job, as told by the commits that took place. It is kept
+//! The ledger: the history of every job, derived from the commits that took place. It is kept
 //! beside the store and by other means, so that the two can be compared.
 
 mod story;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::store::{Batch, JobDetail, Outcomes};
+use windlass_core::store::{Admin, AdminDone, Batch, JobDetail, Outcomes};
 use windlass_core::{
     Counts, Epoch, Gate, IdempotencyKey, Job, JobId, Kind, LeaseToken, Millis, Payload, ProcessId,
     Queue, QueueName, QueueRow, Rank, State, View, Wall, WorkerId,
 };
 
-pub use story::{Deed, Said, Story, tell};
+pub use story::{JobEvent, Story, VerdictKind, derive};
 
 /// The life of a job.
 #[derive(Debug, Clone)]
 pub struct Life {
-    /// Its row and documents; none once it was removed.
+    /// Its row and documents; `None` once it was removed.
     pub detail: Option<JobDetail>,
-    /// What it was stored with.
+    /// The payload it was enqueued with.
     pub payload: Payload,
     /// The highest epoch it was claimed with.
     pub epoch: Epoch,
@@ -28,31 +28,34 @@ pub struct Life {
     pub given_back: u32,
     /// Final verdicts in this generation.
     pub verdicts: u32,
-    /// The reports that were taken, by epoch.
-    pub reports: Vec<(Epoch, Said)>,
+    /// The accepted reports, by epoch.
+    pub reports: Vec<(Epoch, VerdictKind)>,
     /// The number of the commit that last changed its row.
     pub moved: u64,
     /// When the commit that changed it read the clock, in true time.
     pub read: u64,
-    /// When its last lease that is over ended, in true time.
+    /// End of its previous lease, in true time.
     pub lease_ended: u64,
     /// When it was last claimed, in true time.
     pub claimed: u64,
-    /// When its holder was last heard from, in true time.
-    pub heard: u64,
+    /// When the last heartbeat or claim of its holder was stored, in true time.
+    pub heartbeat_at: u64,
     /// The same, as the commit read the wall clock.
-    pub heard_wall: Wall,
+    pub heartbeat_wall: Wall,
+    /// Whether the clock was set back between that reading and the commit: then the lease ends by
+    /// the clock as it was, and a pass over all leases may have gone by before it was stored.
+    pub set_back_in_flight: bool,
     /// Whether it was ever cancelled.
     pub cancelled: bool,
-    /// How often its handler was started.
+    /// Number of starts of its handler.
     pub executions: u32,
-    /// How often it was claimed at all.
+    /// Claims in all generations.
     pub all_claims: u32,
 }
 
-/// Reaping commits of one process, in a row, that have written nothing.
+/// Consecutive reaping commits of one process that have written nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Barren {
+pub struct IdleReaps {
     /// Number of these commits.
     pub commits: u32,
     /// The most leases there were at one of them.
@@ -63,9 +66,9 @@ pub struct Barren {
 /// with the one that brings the keys of jobs to be removed. Claims may wait for further answers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Decided {
-    /// When, in true time.
+    /// In true time.
     pub at: u64,
-    /// What the store's clock read.
+    /// Reading of the store's clock.
     pub wall: Wall,
     /// When the process could last see a step of the wall clock, in true time: until it made the
     /// batch, or by the clock that was read here.
@@ -75,33 +78,33 @@ pub struct Decided {
 /// A commit that took place.
 #[derive(Debug)]
 pub struct Commit<'a> {
-    /// When, in true time.
+    /// In true time.
     pub at: u64,
-    /// By whom.
+    /// The process that made it.
     pub process: ProcessId,
     /// When everything but its claims was decided.
     pub decided: Decided,
-    /// The reaping commits in a row, this one included, that have written nothing.
-    pub barren: Barren,
+    /// Consecutive reaping commits that have written nothing, this one included.
+    pub idle_reaps: IdleReaps,
     /// Its number: one more than the commits before it.
     pub number: u64,
-    /// How many commits there were when it was answered first.
+    /// Number of commits at its first answer.
     pub seen: u64,
     /// When that was, in true time.
     pub asked: u64,
-    /// When it read the instant that it bears, in true time.
+    /// When it read its instant, in true time.
     pub read: u64,
-    /// How much later it read the clock last than first.
+    /// Time between the first and the last reading of the clock.
     pub spread: Millis,
-    /// The jobs it left out because other transactions held them.
+    /// Jobs that it skipped because other transactions held them.
     pub skipped: Vec<JobId>,
     /// When that clock was last set back, in true time.
     pub set_back: Option<u64>,
-    /// What was asked.
+    /// The commands of the commit.
     pub batch: &'a Batch,
-    /// What came of it.
+    /// The result of the batch.
     pub out: &'a Outcomes,
-    /// What it did to each job.
+    /// Changes of each job.
     pub stories: Vec<Story>,
     /// The queues with their counters, as the store has them now.
     pub queues: Vec<QueueRow>,
@@ -110,24 +113,24 @@ pub struct Commit<'a> {
 /// A key and the job it was last used for.
 #[derive(Debug, Clone)]
 pub struct KeyLife {
-    /// The job.
+    /// The id of the job.
     pub job: JobId,
-    /// When that was stored.
+    /// When the job was stored, by the store's clock.
     pub created_at: Wall,
 }
 
-/// What clients have sent with a payload of their own.
+/// Requests to enqueue one payload, which no other job has.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sent {
-    /// How often it was handed to a machine, without those that were told to have stored nothing.
+    /// Number of deliveries to a machine, without those that were answered as not stored.
     pub delivered: u32,
-    /// How many jobs were stored for it.
+    /// Number of jobs that were stored for it.
     pub stored: u32,
-    /// Whether a client was told that it is stored.
+    /// Whether a client got an answer that it is stored.
     pub acknowledged: bool,
 }
 
-/// What has become of every job.
+/// The history of every job.
 #[derive(Debug, Default)]
 pub struct Ledger {
     lives: BTreeMap<JobId, Life>,
@@ -145,9 +148,9 @@ pub struct Ledger {
     pub tokens: BTreeSet<LeaseToken>,
     /// Every lease that a local handler was started with.
     pub started: BTreeSet<LeaseToken>,
-    /// What clients have sent, by their payloads.
+    /// Requests to enqueue, by payload.
     pub sent: BTreeMap<String, Sent>,
-    /// The latest the wall clock has read in a commit; it may have been set back since.
+    /// Latest reading of the wall clock in a commit; it may have been set back since.
     pub latest: Wall,
     /// Commits that took place.
     pub commits: u64,
@@ -155,6 +158,8 @@ pub struct Ledger {
     pub created: u64,
     /// Jobs removed.
     pub removed: u64,
+    /// Jobs that steps of bulk actions have released.
+    pub released: u64,
 }
 
 impl Ledger {
@@ -205,18 +210,18 @@ impl Ledger {
         self.leased.range(..=(now, JobId::LAST)).map(|(_, id)| *id)
     }
 
-    /// How many jobs are not finished.
+    /// Number of unfinished jobs.
     pub fn unfinished(&self) -> usize {
         let ready: usize = self.ready.values().map(BTreeSet::len).sum();
         ready + self.scheduled.len() + self.leased.len()
     }
 
-    /// Every job that somebody holds.
+    /// Every leased job.
     pub fn held(&self) -> impl Iterator<Item = (JobId, &Life)> {
         self.leased.iter().filter_map(|(_, id)| Some((*id, self.lives.get(id)?)))
     }
 
-    /// How many leases there are.
+    /// Number of leases.
     pub fn leases(&self) -> usize {
         self.leased.len()
     }
@@ -236,7 +241,7 @@ impl Ledger {
         self.queues.get(name)
     }
 
-    /// Every queue.
+    /// In the order of their names.
     pub fn queues(&self) -> impl Iterator<Item = &Queue> {
         self.queues.values()
     }
@@ -268,20 +273,42 @@ impl Ledger {
         of_queue.map(|(_, counts)| counts.get(View::Processing)).sum()
     }
 
-    /// Takes in a commit that took place.
+    /// Adds a commit that took place.
     pub fn take_in(&mut self, commit: &Commit<'_>) {
         self.commits += 1;
         self.latest = self.latest.max(commit.out.now);
+        let stored = |name: &QueueName| commit.queues.iter().any(|row| row.queue.name == *name);
+        for (name, _) in self.queues.extract_if(.., |name, _| !stored(name)) {
+            self.queues_moved.insert(name, commit.number);
+        }
         for row in &commit.queues {
             let before = self.queues.insert(row.queue.name.clone(), row.queue.clone());
             if before.as_ref() != Some(&row.queue) {
                 self.queues_moved.insert(row.queue.name.clone(), commit.number);
             }
         }
+        self.released += released(commit);
         for story in &commit.stories {
             self.note(story, commit.asked, commit.out.now.minus(commit.spread));
+            self.note_lease(story, commit);
             self.note_move(story, commit);
             self.replace(story.id, story.after.clone());
+        }
+    }
+
+    /// Notes whether a lease that was given or extended was computed by a clock set back since.
+    fn note_lease(&mut self, story: &Story, commit: &Commit<'_>) {
+        let gives = |event: &JobEvent| {
+            matches!(
+                event,
+                JobEvent::Claimed { .. } | JobEvent::LeaseExtended { .. } | JobEvent::Renewed
+            )
+        };
+        if let Some(life) = self.lives.get_mut(&story.id)
+            && story.events.iter().any(gives)
+        {
+            let under_way = commit.read..commit.at;
+            life.set_back_in_flight = commit.set_back.is_some_and(|at| under_way.contains(&at));
         }
     }
 
@@ -299,40 +326,40 @@ impl Ledger {
     }
 
     fn note(&mut self, story: &Story, asked: u64, wall: Wall) {
-        if story.deeds.contains(&Deed::Enqueued)
+        if story.events.contains(&JobEvent::Enqueued)
             && let Some(detail) = &story.after
         {
             self.begin(detail);
         }
         let Some(life) = self.lives.get_mut(&story.id) else { return };
-        for deed in &story.deeds {
-            match deed {
-                Deed::Settled { said, epoch, to, .. } => {
-                    life.reports.push((*epoch, *said));
-                    life.given_back += u32::from(said.gives_back());
+        for event in &story.events {
+            match event {
+                JobEvent::Settled { verdict, epoch, to, .. } => {
+                    life.reports.push((*epoch, *verdict));
+                    life.given_back += u32::from(verdict.gives_back());
                     life.verdicts += u32::from(to.is_finished());
                 }
-                Deed::Reaped { to } => life.verdicts += u32::from(to.is_finished()),
-                Deed::Cancelled { .. } => life.cancelled = true,
-                Deed::Replayed { .. } => {
+                JobEvent::Reaped { to } => life.verdicts += u32::from(to.is_finished()),
+                JobEvent::Cancelled { .. } => life.cancelled = true,
+                JobEvent::Replayed { .. } => {
                     (life.claims, life.given_back, life.verdicts) = (0, 0, 0);
                 }
-                Deed::Claimed { epoch, .. } => {
+                JobEvent::Claimed { epoch, .. } => {
                     life.epoch = life.epoch.max(*epoch);
                     life.claims += 1;
                     life.all_claims += 1;
-                    (life.claimed, life.heard, life.heard_wall) = (asked, asked, wall);
+                    (life.claimed, life.heartbeat_at, life.heartbeat_wall) = (asked, asked, wall);
                     self.tokens.insert(LeaseToken { job: story.id, epoch: *epoch });
                 }
-                Deed::LeaseExtended { .. } | Deed::Renewed => {
-                    (life.heard, life.heard_wall) = (asked, wall);
+                JobEvent::LeaseExtended { .. } | JobEvent::Renewed => {
+                    (life.heartbeat_at, life.heartbeat_wall) = (asked, wall);
                 }
-                Deed::Removed { .. } => self.removed += 1,
-                Deed::Enqueued
-                | Deed::Repeated { .. }
-                | Deed::CancelledAgain
-                | Deed::FellDue
-                | Deed::Unexplained { .. } => {}
+                JobEvent::Removed { .. } => self.removed += 1,
+                JobEvent::Enqueued
+                | JobEvent::Repeated { .. }
+                | JobEvent::CancelledAgain
+                | JobEvent::FellDue
+                | JobEvent::Unexplained { .. } => {}
             }
         }
     }
@@ -357,8 +384,9 @@ impl Ledger {
             read: 0,
             lease_ended: 0,
             claimed: 0,
-            heard: 0,
-            heard_wall: Wall::default(),
+            heartbeat_at: 0,
+            heartbeat_wall: Wall::default(),
+            set_back_in_flight: false,
             cancelled: false,
             executions: 0,
             all_claims: 0,
@@ -395,9 +423,9 @@ impl Ledger {
         }
         let counts = self.counts.entry(place).or_default();
         if add {
-            counts.add(job.state.view());
+            counts.add(job.into());
         } else {
-            counts.take(job.state.view());
+            counts.take(job.into());
         }
         if counts.is_empty() {
             self.counts.remove(&(job.queue.clone(), job.kind.clone()));
@@ -411,4 +439,24 @@ fn put<T: Ord>(set: &mut BTreeSet<T>, value: T, add: bool) {
     } else {
         set.remove(&value);
     }
+}
+
+/// Number of jobs that steps of bulk actions have released: all replays without those by operators,
+/// one by one or by page.
+fn released(commit: &Commit<'_>) -> u64 {
+    if commit.batch.bulk.is_empty() {
+        return 0;
+    }
+    let generation = |job: Option<&Job>| job.map_or(0, |job| u64::from(job.generation));
+    let replayed = commit
+        .stories
+        .iter()
+        .map(|story| generation(story.row()).saturating_sub(generation(story.before.as_ref())));
+    let ordered = commit.batch.admin.iter().zip(&commit.out.admin);
+    let ordered = ordered.map(|(command, answer)| match (command, answer) {
+        (Admin::Replay(_), Ok(_)) => 1,
+        (_, Ok(AdminDone::Replayed { count, .. })) => *count as u64,
+        _ => 0,
+    });
+    replayed.sum::<u64>().saturating_sub(ordered.sum())
 }

@@ -1,5 +1,5 @@
-//! What a commit did to each job, one deed after the other: told from the batch, its outcomes and
-//! the rows before and after. No rule of the core is asked; what cannot be told is `Unexplained`.
+//! The events of each job in a commit, in order: derived from the batch, its outcomes and the rows
+//! before and after, without the rules of core. A row that does not follow is `Unexplained`.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use windlass_core::{Epoch, Job, JobId, Millis, State, StateName, Verdict, Wall, 
 
 use super::Ledger;
 
-/// What a report said.
+/// The verdict of a report, without its details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
-    /// It ran well.
+pub enum VerdictKind {
+    /// The attempt completed.
     Complete,
-    /// It failed; another attempt may help.
+    /// The attempt failed; another one may help.
     Fail,
-    /// It failed for good.
+    /// The attempt failed; the job becomes a dead letter.
     FailForGood,
-    /// Not now.
+    /// Postpone the job, uncharged.
     Snooze,
-    /// Not by us.
+    /// Return the job, uncharged.
     Release,
 }
 
-impl Said {
-    /// What a verdict says.
+impl VerdictKind {
+    /// Drops the details of a verdict.
     pub fn of(verdict: &Verdict) -> Self {
         match verdict {
             Verdict::Complete { .. } => Self::Complete,
@@ -41,91 +41,91 @@ impl Said {
     }
 }
 
-/// One thing that was done to a job.
+/// The effect of one command on a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deed {
-    /// It was stored.
+pub enum JobEvent {
+    /// A new row was stored.
     Enqueued,
-    /// Its holder's report was taken.
+    /// A report of its holder was accepted.
     Settled {
-        /// What it said.
-        said: Said,
-        /// By which token.
+        /// The reported verdict.
+        verdict: VerdictKind,
+        /// The epoch of the report's token.
         epoch: Epoch,
-        /// Where the job went.
+        /// State after the report.
         to: StateName,
-        /// The wait the report asked for.
+        /// The delay that the report asked for.
         asked: Option<Millis>,
     },
-    /// A report was answered with ok though its token holds nothing: a repetition, one hopes.
+    /// A report was answered with ok though its token holds nothing: it should be a repetition.
     Repeated {
-        /// What it said.
-        said: Said,
-        /// By which token.
+        /// The reported verdict.
+        verdict: VerdictKind,
+        /// The epoch of the report's token.
         epoch: Epoch,
     },
-    /// A heartbeat was taken.
+    /// A heartbeat was accepted.
     LeaseExtended {
-        /// By which token.
+        /// The epoch of the heartbeat's token.
         epoch: Epoch,
         /// Whether that token held the job.
         held: bool,
     },
-    /// It was cancelled.
+    /// Cancelled by an operator.
     Cancelled {
-        /// From where.
+        /// State before the cancel.
         from: StateName,
     },
-    /// It was cancelled, which it already was.
+    /// A cancel of a cancelled job, which changes nothing.
     CancelledAgain,
-    /// It was replayed.
+    /// Replayed by an operator.
     Replayed {
-        /// From where.
+        /// State before the replay.
         from: StateName,
     },
-    /// Its lease was taken back.
+    /// Its expired lease was taken back.
     Reaped {
-        /// Where it went.
+        /// State after the lease was taken back.
         to: StateName,
     },
-    /// Its lease was written by a clock that was set back since, and counts anew.
+    /// Its lease was written by a clock that was set back since, and counts again.
     Renewed,
-    /// It fell due.
+    /// Promoted from scheduled to ready.
     FellDue,
-    /// It was removed.
+    /// Deleted by an operator, or purged.
     Removed {
-        /// From where.
+        /// State before the removal.
         from: StateName,
     },
-    /// It was claimed.
+    /// Leased to a worker.
     Claimed {
-        /// With which token.
+        /// The epoch of the new token.
         epoch: Epoch,
-        /// By whom.
+        /// The worker that holds it.
         worker: WorkerId,
-        /// From where, if it was there at all.
+        /// State before the claim; `None` if the job did not exist.
         from: Option<StateName>,
     },
-    /// It is not where all of this leads to.
+    /// The row after the commit does not follow from the other events.
     Unexplained {
-        /// Where it should be.
+        /// State and epoch that would follow; `None` for no row.
         expected: Option<(StateName, Epoch)>,
-        /// Where it is.
+        /// State and epoch of the stored row; `None` for no row.
         found: Option<(StateName, Epoch)>,
     },
 }
 
-/// What a commit did to a job.
+/// The effect of one commit on a job.
 #[derive(Debug, Clone)]
 pub struct Story {
-    /// Which.
+    /// The id of the job.
     pub id: JobId,
-    /// Its row before.
+    /// `None` if the job did not exist.
     pub before: Option<Job>,
-    /// Its row and documents after.
+    /// Row and documents after the commit; `None` if the job was removed.
     pub after: Option<JobDetail>,
-    /// What was done, in order.
-    pub deeds: Vec<Deed>,
+    /// In the order in which they were applied.
+    pub events: Vec<JobEvent>,
 }
 
 impl Story {
@@ -135,7 +135,7 @@ impl Story {
     }
 }
 
-/// A story while it is being told.
+/// A story that is being derived.
 struct Draft {
     story: Story,
     state: Option<StateName>,
@@ -143,8 +143,8 @@ struct Draft {
     generation: u32,
 }
 
-/// Tells what a commit did. `read` reads rows as they are after it.
-pub fn tell(
+/// Derives the stories of a commit. `read` reads rows as they are after it.
+pub fn derive(
     ledger: &Ledger,
     batch: &Batch,
     out: &Outcomes,
@@ -158,23 +158,24 @@ pub fn tell(
         let state = before.as_ref().map(|job| job.state.name());
         let epoch = before.as_ref().map_or(Epoch::NEVER, |job| job.epoch);
         let generation = before.as_ref().map_or(0, |job| job.generation);
-        let story = Story { id, before, after, deeds: Vec::new() };
+        let story = Story { id, before, after, events: Vec::new() };
         drafts.insert(id, Draft { story, state, epoch, generation });
     }
-    tell_reports(&mut drafts, batch, out);
-    tell_admin(&mut drafts, batch, out);
+    add_reports(&mut drafts, batch, out);
+    add_admin(&mut drafts, batch, out);
+    add_bulk(&mut drafts, batch);
     for receipt in out.enqueues.iter().flatten().filter(|receipt| !receipt.duplicate) {
         if let Some(draft) = drafts.get_mut(&receipt.id) {
             draft.state = Some(StateName::Queued);
-            draft.story.deeds.push(Deed::Enqueued);
+            draft.story.events.push(JobEvent::Enqueued);
         }
     }
     let claimed: BTreeMap<JobId, (Epoch, &WorkerId)> = claims(out).collect();
-    tell_sweeps(&mut drafts, out, &claimed);
+    add_sweeps(&mut drafts, out, &claimed);
     for (id, (epoch, worker)) in claimed {
         let Some(draft) = drafts.get_mut(&id) else { continue };
         let (worker, from) = (worker.clone(), draft.state);
-        draft.story.deeds.push(Deed::Claimed { epoch, worker, from });
+        draft.story.events.push(JobEvent::Claimed { epoch, worker, from });
         (draft.state, draft.epoch) = (Some(StateName::Processing), epoch);
     }
     drafts.into_values().map(finish).collect()
@@ -192,7 +193,7 @@ fn claims(out: &Outcomes) -> impl Iterator<Item = (JobId, (Epoch, &WorkerId))> {
 fn touched(ledger: &Ledger, batch: &Batch, out: &Outcomes) -> Vec<JobId> {
     let mut ids: Vec<JobId> = Vec::new();
     ids.extend(batch.settles.iter().map(|settle| settle.token.job));
-    ids.extend(batch.heartbeats.iter().map(|beat| beat.token.job));
+    ids.extend(batch.heartbeats.iter().map(|heartbeat| heartbeat.token.job));
     ids.extend(batch.admin.iter().filter_map(|command| match command {
         Admin::Cancel(id) | Admin::Replay(id) | Admin::Delete(id) => Some(*id),
         _ => None,
@@ -213,32 +214,32 @@ fn touched(ledger: &Ledger, batch: &Batch, out: &Outcomes) -> Vec<JobId> {
     ids
 }
 
-fn tell_reports(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch, out: &Outcomes) {
+fn add_reports(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch, out: &Outcomes) {
     for (settle, result) in batch.settles.iter().zip(&out.settles) {
         let (Ok(to), Some(draft)) = (result, drafts.get_mut(&settle.token.job)) else { continue };
-        let (said, epoch) = (Said::of(&settle.verdict), settle.token.epoch);
+        let (verdict, epoch) = (VerdictKind::of(&settle.verdict), settle.token.epoch);
         let holds = draft.state == Some(StateName::Processing) && draft.epoch == epoch;
         if holds {
             let asked = match &settle.verdict {
                 Verdict::Fail(failure) => failure.retry_in.map(windlass_core::Delay::millis),
                 _ => None,
             };
-            draft.story.deeds.push(Deed::Settled { said, epoch, to: *to, asked });
+            draft.story.events.push(JobEvent::Settled { verdict, epoch, to: *to, asked });
             draft.state = Some(*to);
         } else {
-            draft.story.deeds.push(Deed::Repeated { said, epoch });
+            draft.story.events.push(JobEvent::Repeated { verdict, epoch });
         }
     }
-    for (beat, result) in batch.heartbeats.iter().zip(&out.heartbeats) {
-        let (Ok(_), Some(draft)) = (result, drafts.get_mut(&beat.token.job)) else { continue };
-        let epoch = beat.token.epoch;
+    for (heartbeat, result) in batch.heartbeats.iter().zip(&out.heartbeats) {
+        let (Ok(_), Some(draft)) = (result, drafts.get_mut(&heartbeat.token.job)) else { continue };
+        let epoch = heartbeat.token.epoch;
         let held = draft.state == Some(StateName::Processing) && draft.epoch == epoch;
-        draft.story.deeds.push(Deed::LeaseExtended { epoch, held });
+        draft.story.events.push(JobEvent::LeaseExtended { epoch, held });
     }
 }
 
-fn tell_admin(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch, out: &Outcomes) {
-    // Replays by name that are still to come: the rest were by page.
+fn add_admin(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch, out: &Outcomes) {
+    // Replays by id that are not counted yet: the rest were by page.
     let mut named: BTreeMap<JobId, u32> = BTreeMap::new();
     for (command, result) in batch.admin.iter().zip(&out.admin) {
         if let (Admin::Replay(id), Ok(_)) = (command, result) {
@@ -250,11 +251,11 @@ fn tell_admin(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch, out: &Outcomes
         match (command, done) {
             (Admin::Cancel(id), _) => {
                 let Some(draft) = drafts.get_mut(id) else { continue };
-                let deed = match draft.state {
-                    Some(StateName::Cancelled) | None => Deed::CancelledAgain,
-                    Some(from) => Deed::Cancelled { from },
+                let event = match draft.state {
+                    Some(StateName::Cancelled) | None => JobEvent::CancelledAgain,
+                    Some(from) => JobEvent::Cancelled { from },
                 };
-                draft.story.deeds.push(deed);
+                draft.story.events.push(event);
                 draft.state = Some(StateName::Cancelled);
             }
             (Admin::Replay(id), _) => {
@@ -283,7 +284,18 @@ fn tell_admin(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch, out: &Outcomes
     }
 }
 
-fn tell_sweeps(
+/// Adds releases by steps of bulk actions: replays that no other command explains.
+fn add_bulk(drafts: &mut BTreeMap<JobId, Draft>, batch: &Batch) {
+    for place in batch.bulk.iter().flat_map(|step| &step.jobs) {
+        let Some(draft) = drafts.get_mut(&place.id) else { continue };
+        let generation = draft.story.row().map_or(0, |job| job.generation);
+        if generation > draft.generation {
+            draft.replay();
+        }
+    }
+}
+
+fn add_sweeps(
     drafts: &mut BTreeMap<JobId, Draft>,
     out: &Outcomes,
     claimed: &BTreeMap<JobId, (Epoch, &WorkerId)>,
@@ -300,10 +312,10 @@ fn tell_sweeps(
                 _ => None,
             };
             if let Some(to) = to {
-                draft.story.deeds.push(Deed::Reaped { to });
+                draft.story.events.push(JobEvent::Reaped { to });
                 draft.state = Some(to);
             } else if draft.is_renewed() {
-                draft.story.deeds.push(Deed::Renewed);
+                draft.story.events.push(JobEvent::Renewed);
             }
         }
         let after = draft.story.row().map(|job| &job.state);
@@ -313,7 +325,7 @@ fn tell_sweeps(
             && ready
             && matches!(was, Some(State::Queued { ready: false, .. }))
         {
-            draft.story.deeds.push(Deed::FellDue);
+            draft.story.events.push(JobEvent::FellDue);
         }
         let gone = draft.story.after.is_none() && out.purged.is_some();
         if gone && draft.state.is_some_and(StateName::is_finished) {
@@ -326,7 +338,7 @@ fn finish(mut draft: Draft) -> Story {
     let found = draft.story.row().map(|job| (job.state.name(), job.epoch));
     let expected = draft.state.map(|state| (state, draft.epoch));
     if found != expected {
-        draft.story.deeds.push(Deed::Unexplained { expected, found });
+        draft.story.events.push(JobEvent::Unexplained { expected, found });
     }
     draft.story
 }
@@ -334,21 +346,22 @@ fn finish(mut draft: Draft) -> Story {
 impl Draft {
     fn replay(&mut self) {
         let from = self.state.unwrap_or(StateName::Queued);
-        self.story.deeds.push(Deed::Replayed { from });
+        self.story.events.push(JobEvent::Replayed { from });
         self.state = Some(StateName::Queued);
         self.generation += 1;
     }
 
     fn remove(&mut self) {
         if let Some(from) = self.state.take() {
-            self.story.deeds.push(Deed::Removed { from });
+            self.story.events.push(JobEvent::Removed { from });
         }
     }
 
-    /// Whether its lease ends elsewhere, though nobody was heard.
+    /// Whether its lease has another end, without a heartbeat.
     fn is_renewed(&self) -> bool {
         let until = |job: &Job| job.lease().map(|lease| lease.until);
-        let heard = self.story.deeds.iter().any(|deed| matches!(deed, Deed::LeaseExtended { .. }));
-        !heard && self.story.before.as_ref().and_then(until) != self.story.row().and_then(until)
+        let extended =
+            self.story.events.iter().any(|event| matches!(event, JobEvent::LeaseExtended { .. }));
+        !extended && self.story.before.as_ref().and_then(until) != self.story.row().and_then(until)
     }
 }

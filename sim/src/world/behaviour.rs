@@ -1,5 +1,5 @@
-//! What jobs are like and what their handlers do: drawn from the seed, the lease and nothing else,
-//! so that a handler does the same whoever runs it and whenever.
+//! Contents of jobs and behaviour of their handlers: drawn from the seed and the lease alone, so
+//! that a handler does the same in any process and at any time.
 
 use windlass_core::{
     Delay, Failure, FailureKind, Fingerprint, Idempotency, IdempotencyKey, JobTimeout, Kind,
@@ -11,29 +11,27 @@ use super::World;
 use crate::faults::Fault;
 use crate::rng::{Rng, mix};
 
-/// What a handler does.
+/// The end of a handler, drawn when it starts; times in milliseconds.
 #[derive(Debug)]
 pub(super) enum Behaviour {
-    /// It ends after so long, with this.
+    /// Ends after this time with this verdict.
     Ends(u64, Verdict),
-    /// It never ends by itself.
+    /// Runs until it is stopped.
     Hang,
-    /// It takes its process with it after so long.
+    /// Crashes its process after this time.
     Crash(u64),
 }
 
-/// The kind of this number.
 pub(super) fn kind(number: u64) -> Kind {
     Kind::new(&format!("kind-{number}")).expect("a plain name")
 }
 
-/// The queue of this number.
 pub(super) fn queue(number: u64) -> QueueName {
     QueueName::new(&format!("queue-{number}")).expect("a plain name")
 }
 
 impl World {
-    /// What the handler of a run does.
+    /// Draws the behaviour of the handler of a run; `length` is that of its lease in ms.
     pub(super) fn behaviour(&mut self, token: LeaseToken, length: u64) -> Behaviour {
         let scattered = mix(token.job.get() ^ token.epoch.get().rotate_left(40));
         let mut rng = Rng::new(self.options.seed ^ scattered, 9);
@@ -88,7 +86,7 @@ impl World {
         }
     }
 
-    /// A job that somebody wants, with a payload that no other has.
+    /// Draws a job that some worker wants, with a payload that no other has.
     pub(super) fn draw_job(&mut self, number: u64, keyed: bool) -> NewJob {
         let rng = &mut self.work;
         let options = &self.options;

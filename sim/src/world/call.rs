@@ -1,6 +1,7 @@
-//! Calls of the store: made by a machine, done by the store after a while, answered after another.
-//! A crash may come before, in, or after each; and each may fail in every way.
+//! Calls of the store: requested by a machine, executed after a delay, answered after another. A
+//! process may crash before, in, or after each; and each may fail in every way.
 
+use windlass_core::bulk::Step;
 use windlass_core::machine::StoreCall;
 use windlass_core::store::{Batch, Cause, CommitError, News, Outcomes, StoreError};
 use windlass_core::{BatchId, JobId, LeaseToken, Millis, Now, ProcessId};
@@ -13,68 +14,70 @@ use super::transaction::OpenCommit;
 use crate::disk::Executed;
 use crate::faults::Fault;
 use crate::invariants::{Made, Seen};
-use crate::ledger::{Barren, Commit, Decided, Deed, Said, tell};
+use crate::ledger::{Commit, Decided, IdleReaps, JobEvent, VerdictKind, derive};
 
-/// A call of the store that is under way.
+/// A call of the store that has not been answered.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one per process, and most are commits")]
 pub(super) enum Call {
-    /// Asked, not done yet.
+    /// Not executed yet.
     Asked(StoreCall),
-    /// A commit that goes step by step.
+    /// A commit that is interleaved with others.
     Open(Box<OpenCommit>),
-    /// A commit that was made, or not, when the clocks read this.
+    /// A commit was executed, with success or not, when the clocks read this.
     Committed { batch: Batch, executed: Executed, read: Now },
-    /// Asked whether it was committed.
+    /// Whether a batch was committed.
     WasCommitted(BatchId, Result<bool, StoreError>),
-    /// Opened anew.
+    /// The result of reopening the store.
     Reopened(Result<(), StoreError>),
-    /// Asked for news.
+    /// Changes by other processes.
     News(Result<News, StoreError>),
+    /// The next steps of bulk actions.
+    Bulk(Result<Vec<Step>, StoreError>),
 }
 
-/// Who makes a commit, and what it has seen.
+/// Process that makes a commit, and what it has seen.
 #[derive(Debug, Clone)]
 pub(super) struct By {
     pub(super) process: ProcessId,
     pub(super) decided: Decided,
-    pub(super) barren: Barren,
-    /// How many commits there were when it was answered first.
+    pub(super) idle_reaps: IdleReaps,
+    /// Number of commits at its first answer.
     pub(super) seen: u64,
-    /// When it was answered first, and when it read the instant that it bears, in true time.
+    /// When it got its first answer, and when it read its instant, in true time.
     pub(super) asked: u64,
     pub(super) read: u64,
-    /// How much later the clock was read last than first.
+    /// Time between the first and the last reading of the clock.
     pub(super) spread: Millis,
-    /// The jobs that it left out because others held them.
+    /// Jobs that it skipped because other transactions held them.
     pub(super) skipped: Vec<JobId>,
 }
 
-/// Commits of one process that come closer together than this follow each other at once. It is
-/// less than any change check, which brings a reaping commit whenever others have written.
+/// Commits of one process closer together than this, in ms, count as consecutive. It is less than
+/// any change check, after which a process reaps if others have written.
 const AT_ONCE: u64 = 95;
 
 impl Up {
-    /// Counts reaping commits in a row that write nothing, while there are so many leases.
-    pub(super) fn note_barren(
+    /// Counts reaping commits in a row that write nothing, while there are this number of leases.
+    pub(super) fn note_idle_reap(
         &mut self,
         now: u64,
         batch: &Batch,
         out: Option<&Outcomes>,
         leases: usize,
     ) {
-        // Rows that were left out are looked at again with each change check: that is no circle.
+        // Skipped rows are tried again with each change check: that is no loop.
         let idle = |out: &Outcomes| !out.wrote && !out.skipped;
-        let barren = batch.reap.is_some() && out.is_some_and(idle);
-        let (before, at) = self.barren;
-        let before = if barren && now - at < AT_ONCE { before } else { Barren::default() };
-        let (commits, leases) = (before.commits + u32::from(barren), before.leases.max(leases));
-        self.barren = (Barren { commits, leases }, now);
+        let idle_reaps = batch.reap.is_some() && out.is_some_and(idle);
+        let (before, at) = self.idle_reaps;
+        let before = if idle_reaps && now - at < AT_ONCE { before } else { IdleReaps::default() };
+        let (commits, leases) = (before.commits + u32::from(idle_reaps), before.leases.max(leases));
+        self.idle_reaps = (IdleReaps { commits, leases }, now);
     }
 }
 
 impl World {
-    /// Takes a call from a machine, if it has one to make.
+    /// Takes the next call from a machine, if there is one.
     pub(super) fn take_call(&mut self, at: usize) -> bool {
         if self.processes[at].up.as_ref().is_none_or(|up| up.call.is_some()) {
             return false;
@@ -84,7 +87,7 @@ impl World {
         let Some(call) = up.machine.poll_store(now) else { return false };
         let boot = up.boot;
         if let StoreCall::Commit(batch) = &call {
-            up.made_with = (up.sight, now.wall);
+            up.made_with = (up.step_detector, now.wall);
             let phase = up.machine.phase();
             let (alive, ended) = (&up.alive, &up.ended);
             let seen = Seen::Made(Made { phase, batch, alive, ended });
@@ -102,7 +105,7 @@ impl World {
         true
     }
 
-    /// How long it takes until the store does what it is asked.
+    /// Draws the delay until the store executes a call.
     fn call_time(&mut self) -> u64 {
         let usual = self.work.below(self.options.commit_ms + 1);
         if self.strikes(Fault::StuckCommit, self.options.rate / 8) {
@@ -114,7 +117,7 @@ impl World {
         usual
     }
 
-    /// The store does what a process has asked for.
+    /// Executes the call of a process.
     pub(super) fn execute(&mut self, at: usize, boot: u64) {
         let Some(up) = self.up(at, boot) else { return };
         let Some(Call::Asked(call)) = up.call.take() else { return };
@@ -134,11 +137,12 @@ impl World {
             }
             StoreCall::Reopen => Call::Reopened(self.reopen(at)),
             StoreCall::News(held) => Call::News(self.news(at, &held)),
+            StoreCall::Bulk => Call::Bulk(self.plan_bulk()),
         };
         self.done(at, boot, done);
     }
 
-    /// The store has done what a process has asked for; the process hears of it after a while.
+    /// Keeps the result of a call; the process gets it after a delay.
     pub(super) fn done(&mut self, at: usize, boot: u64, done: Call) {
         if self.strikes(Fault::CrashAfterCommit, self.options.rate / 8) {
             return self.crash(at);
@@ -149,12 +153,12 @@ impl World {
         self.after(wait, Event::Answer(at, boot));
     }
 
-    /// Makes a commit; nothing if the process went with it.
+    /// Makes a commit; `None` if the process crashed with it.
     pub(super) fn commit(&mut self, at: usize, batch: Batch) -> Option<Call> {
         let up = self.processes[at].up.as_mut()?;
         let now = up.clock.now(&self.wall, self.now);
-        let (sight, made) = up.made_with;
-        let step_seen = sight.step_seen_by_commit(made, now.wall, self.now);
+        let (step_detector, made) = up.made_with;
+        let step_seen = step_detector.step_seen_by_commit(made, now.wall, self.now);
         let crashes = self.strikes(Fault::CrashInCommit, self.options.rate / 8);
         if crashes && self.luck.chance(500) {
             self.crash(at);
@@ -170,7 +174,7 @@ impl World {
         let by = By {
             process,
             decided: Decided { at: self.now, wall: now.wall, step_seen },
-            barren: Barren::default(),
+            idle_reaps: IdleReaps::default(),
             seen,
             asked,
             read,
@@ -185,21 +189,21 @@ impl World {
         Some(Call::Committed { batch, executed, read: now })
     }
 
-    /// Takes in what became of a commit of a process.
+    /// Records the outcome of a commit.
     pub(super) fn executed(&mut self, at: usize, mut by: By, batch: &Batch, executed: &Executed) {
         let Some(up) = self.processes[at].up.as_mut() else { return };
         if batch.claims.iter().any(|claim| !claim.takers.is_empty()) || executed.result.is_err() {
-            up.hungry_since = None;
+            up.claimable_since = None;
         }
-        up.note_barren(self.now, batch, executed.outcomes(), self.ledger.leases());
-        by.barren = up.barren.0;
+        up.note_idle_reap(self.now, batch, executed.outcomes(), self.ledger.leases());
+        by.idle_reaps = up.idle_reaps.0;
         if let Some(outcomes) = executed.outcomes() {
             self.observe(by, batch, outcomes);
         }
         self.note_result(at, executed);
     }
 
-    /// How this commit fails, if it does.
+    /// Draws the fault of this commit, if it has one.
     pub(super) fn draw_fault(&mut self, batch: &Batch) -> Option<Injected> {
         if self.full_until > self.now {
             let grows = !batch.enqueues.is_empty() || !batch.claims.is_empty();
@@ -220,13 +224,13 @@ impl World {
     }
 
     fn was_committed(&mut self, at: usize, batch: BatchId) -> Result<bool, StoreError> {
-        if self.strikes(Fault::LookFails, 200) {
+        if self.strikes(Fault::WasCommittedFails, 200) {
             let cause = Cause::new("injected fault");
             let busy = self.luck.chance(500);
             return Err(if busy { StoreError::Busy(cause) } else { StoreError::Fatal(cause) });
         }
         let Some(up) = self.processes[at].up.as_mut() else {
-            return Err(StoreError::Busy(Cause::new("nobody asks")));
+            return Err(StoreError::Busy(Cause::new("no answer is wanted")));
         };
         let answer = up.handle.was_committed(batch);
         if let Err(StoreError::Busy(_)) = &answer {
@@ -241,18 +245,23 @@ impl World {
         }
         match self.processes[at].up.as_mut() {
             Some(up) => up.handle.reopen(),
-            None => Err(StoreError::Busy(Cause::new("nobody asks"))),
+            None => Err(StoreError::Busy(Cause::new("no answer is wanted"))),
         }
     }
 
     fn news(&mut self, at: usize, held: &[LeaseToken]) -> Result<News, StoreError> {
         match self.processes[at].up.as_mut() {
             Some(up) => self.disk.news(&mut up.handle, held),
-            None => Err(StoreError::Busy(Cause::new("nobody asks"))),
+            None => Err(StoreError::Busy(Cause::new("no answer is wanted"))),
         }
     }
 
-    /// A process hears from the store.
+    fn plan_bulk(&mut self) -> Result<Vec<Step>, StoreError> {
+        let busy = || StoreError::Busy(Cause::new("it cannot be read"));
+        self.disk.plan_bulk().ok_or_else(busy)
+    }
+
+    /// Passes the result of a call to its process.
     pub(super) fn answer(&mut self, at: usize, boot: u64) {
         let now = self.now;
         let Some(up) = self.up(at, boot) else { return };
@@ -267,7 +276,7 @@ impl World {
             None | Some(Call::Asked(_) | Call::Open(_)) => return,
             Some(Call::Committed { batch, executed, read }) => {
                 match &executed.result {
-                    Ok(_) => up.sight.begin(read),
+                    Ok(_) => up.step_detector.begin(read),
                     Err(CommitError::Fatal { .. }) => up.poisoned = true,
                     Err(_) => {}
                 }
@@ -289,22 +298,23 @@ impl World {
                 }
                 up.machine.handle_news(clock, result);
             }
+            Some(Call::Bulk(result)) => up.machine.handle_bulk(clock, result),
         }
         self.drive(at);
     }
 
-    /// Takes a commit that took place into the ledger, and checks it.
+    /// Adds a successful commit to the ledger and checks the invariants.
     pub(super) fn observe(&mut self, by: By, batch: &Batch, out: &Outcomes) {
         self.coverage.commits += 1;
-        // Where processes bring their own clocks, any of them may be behind another.
+        // Where processes use their own clocks, any of them may be behind another.
         let set_back = if self.options.interleaved { self.wall.set_back } else { Some(self.now) };
-        let stories = tell(&self.ledger, batch, out, |ids| self.disk.jobs(ids));
+        let stories = derive(&self.ledger, batch, out, |ids| self.disk.jobs(ids));
         let queues = self.disk.queues();
         let commit = Commit {
             at: self.now,
             process: by.process,
             decided: by.decided,
-            barren: by.barren,
+            idle_reaps: by.idle_reaps,
             number: self.ledger.commits + 1,
             seen: by.seen,
             asked: by.asked,
@@ -327,7 +337,7 @@ impl World {
         }
     }
 
-    /// Notes the legal moves of a commit, and writes down all of them.
+    /// Counts the legal moves of a commit, and adds them to the trace.
     fn cover(&mut self, commit: &Commit<'_>) {
         for result in commit.out.enqueues.iter().flatten().filter(|receipt| receipt.duplicate) {
             let id = result.id;
@@ -335,14 +345,14 @@ impl World {
             self.trace.note(&[8, id.get()], || format!("  #{id} again, a duplicate"));
         }
         for story in &commit.stories {
-            for deed in &story.deeds {
-                if let Some(edge) = edge(story, deed) {
+            for event in &story.events {
+                if let Some(edge) = edge(story, event) {
                     self.coverage.edge(edge);
                 }
                 let id = story.id;
                 let epoch = story.row().map_or(0, |job| job.epoch.get());
-                let numbers = [9, id.get(), epoch, deed_number(deed)];
-                self.trace.note(&numbers, || format!("  #{id}.{epoch} {deed:?}"));
+                let numbers = [9, id.get(), epoch, event_number(event)];
+                self.trace.note(&numbers, || format!("  #{id}.{epoch} {event:?}"));
             }
         }
     }
@@ -363,56 +373,58 @@ impl World {
     }
 }
 
-fn edge(story: &crate::ledger::Story, deed: &Deed) -> Option<&'static str> {
+fn edge(story: &crate::ledger::Story, event: &JobEvent) -> Option<&'static str> {
     use windlass_core::StateName::{Cancelled, Done, Failed, Processing, Queued};
-    Some(match deed {
-        Deed::Enqueued => {
+    Some(match event {
+        JobEvent::Enqueued => {
             let due = story.row().is_none_or(|job| job.run_at <= job.created_at);
             if due { "enqueue ready" } else { "enqueue scheduled" }
         }
-        Deed::Settled { said: Said::Complete, .. } => "complete",
-        Deed::Settled { said: Said::Fail, to: Failed, .. } => "fail, attempts used up",
-        Deed::Settled { said: Said::Fail, .. } => "fail, tried again",
-        Deed::Settled { said: Said::FailForGood, .. } => "fail for good",
-        Deed::Settled { said: Said::Snooze, .. } => "snooze",
-        Deed::Settled { said: Said::Release, .. } => "release",
-        Deed::Repeated { .. } => "verdict repeated",
-        Deed::LeaseExtended { .. } => "heartbeat",
-        Deed::Cancelled { from: Queued } => "cancel waiting",
-        Deed::Cancelled { from: Processing } => "cancel running",
-        Deed::CancelledAgain => "cancel again",
-        Deed::Replayed { from: Failed } => "replay failed",
-        Deed::Replayed { from: Cancelled } => "replay cancelled",
-        Deed::Reaped { to: Failed } => "expire, attempts used up",
-        Deed::Reaped { .. } => "expire, tried again",
-        Deed::Renewed => "lease counts anew",
-        Deed::FellDue => "fall due",
-        Deed::Removed { from: Done } => "remove done",
-        Deed::Removed { from: Failed } => "remove failed",
-        Deed::Removed { from: Cancelled } => "remove cancelled",
-        Deed::Claimed { .. } => "claim",
-        Deed::Cancelled { .. }
-        | Deed::Replayed { .. }
-        | Deed::Removed { .. }
-        | Deed::Unexplained { .. } => return None,
+        JobEvent::Settled { verdict: VerdictKind::Complete, .. } => "complete",
+        JobEvent::Settled { verdict: VerdictKind::Fail, to: Failed, .. } => {
+            "fail, attempts used up"
+        }
+        JobEvent::Settled { verdict: VerdictKind::Fail, .. } => "fail, tried again",
+        JobEvent::Settled { verdict: VerdictKind::FailForGood, .. } => "fail for good",
+        JobEvent::Settled { verdict: VerdictKind::Snooze, .. } => "snooze",
+        JobEvent::Settled { verdict: VerdictKind::Release, .. } => "release",
+        JobEvent::Repeated { .. } => "verdict repeated",
+        JobEvent::LeaseExtended { .. } => "heartbeat",
+        JobEvent::Cancelled { from: Queued } => "cancel waiting",
+        JobEvent::Cancelled { from: Processing } => "cancel running",
+        JobEvent::CancelledAgain => "cancel again",
+        JobEvent::Replayed { from: Failed } => "replay failed",
+        JobEvent::Replayed { from: Cancelled } => "replay cancelled",
+        JobEvent::Reaped { to: Failed } => "expire, attempts used up",
+        JobEvent::Reaped { .. } => "expire, tried again",
+        JobEvent::Renewed => "lease counts again",
+        JobEvent::FellDue => "fall due",
+        JobEvent::Removed { from: Done } => "remove done",
+        JobEvent::Removed { from: Failed } => "remove failed",
+        JobEvent::Removed { from: Cancelled } => "remove cancelled",
+        JobEvent::Claimed { .. } => "claim",
+        JobEvent::Cancelled { .. }
+        | JobEvent::Replayed { .. }
+        | JobEvent::Removed { .. }
+        | JobEvent::Unexplained { .. } => return None,
     })
 }
 
-fn deed_number(deed: &Deed) -> u64 {
-    match deed {
-        Deed::Enqueued => 1,
-        Deed::Settled { said, to, .. } => 10 + 8 * (*said as u64) + (*to as u64),
-        Deed::Repeated { .. } => 2,
-        Deed::LeaseExtended { .. } => 3,
-        Deed::Cancelled { .. } => 4,
-        Deed::CancelledAgain => 5,
-        Deed::Replayed { .. } => 6,
-        Deed::Reaped { to } => 100 + (*to as u64),
-        Deed::Renewed => 7,
-        Deed::FellDue => 8,
-        Deed::Removed { .. } => 9,
-        Deed::Claimed { epoch, .. } => 1_000 + epoch.get(),
-        Deed::Unexplained { .. } => 99,
+fn event_number(event: &JobEvent) -> u64 {
+    match event {
+        JobEvent::Enqueued => 1,
+        JobEvent::Settled { verdict, to, .. } => 10 + 8 * (*verdict as u64) + (*to as u64),
+        JobEvent::Repeated { .. } => 2,
+        JobEvent::LeaseExtended { .. } => 3,
+        JobEvent::Cancelled { .. } => 4,
+        JobEvent::CancelledAgain => 5,
+        JobEvent::Replayed { .. } => 6,
+        JobEvent::Reaped { to } => 100 + (*to as u64),
+        JobEvent::Renewed => 7,
+        JobEvent::FellDue => 8,
+        JobEvent::Removed { .. } => 9,
+        JobEvent::Claimed { epoch, .. } => 1_000 + epoch.get(),
+        JobEvent::Unexplained { .. } => 99,
     }
 }
 
@@ -422,6 +434,7 @@ fn call_numbers(at: usize, call: &StoreCall) -> [u64; 4] {
         StoreCall::WasCommitted(batch) => [12, at as u64, batch.seq, 0],
         StoreCall::Reopen => [13, at as u64, 0, 0],
         StoreCall::News(held) => [14, at as u64, held.len() as u64, 0],
+        StoreCall::Bulk => [15, at as u64, 0, 0],
     }
 }
 
@@ -431,12 +444,14 @@ fn words(call: &StoreCall) -> String {
         StoreCall::WasCommitted(batch) => return format!("was batch {} committed?", batch.seq),
         StoreCall::Reopen => return "reopen the store".into(),
         StoreCall::News(_) => return "news?".into(),
+        StoreCall::Bulk => return "what is next of the bulk actions?".into(),
     };
     let mut parts = vec![format!("commit {}", batch.id.seq)];
     for settle in &batch.settles {
-        parts.push(format!("#{} {:?}", settle.token, Said::of(&settle.verdict)));
+        parts.push(format!("#{} {:?}", settle.token, VerdictKind::of(&settle.verdict)));
     }
-    parts.extend(batch.heartbeats.iter().map(|beat| format!("beat #{}", beat.token)));
+    parts
+        .extend(batch.heartbeats.iter().map(|heartbeat| format!("heartbeat #{}", heartbeat.token)));
     parts.extend(batch.admin.iter().map(|command| format!("{command:?}")));
     parts.extend(batch.enqueues.iter().map(|new| format!("enqueue {:?}", new.payload)));
     parts.extend(batch.reap.map(|reap| format!("{reap:?}")));

@@ -1,4 +1,4 @@
-//! Effects of a machine: answers leave, handlers start and are told to stop. The process may vanish
+//! Effects of a machine: answers are sent, handlers are started and stopped. The process may crash
 //! between any two of them.
 
 use windlass_core::machine::{Answer, Effect, Input, Refused, Request, Run};
@@ -9,10 +9,10 @@ use super::World;
 use super::behaviour::Behaviour;
 use super::event::{End, Event, Signal, answer_words};
 use crate::faults::Fault;
-use crate::invariants::{Seen, Started, Told, first_violation};
+use crate::invariants::{Replied, Seen, Started, first_violation};
 
 impl World {
-    /// Does everything a machine wants done. Says whether its process is still there.
+    /// Executes all effects of a machine. Returns whether its process is still up.
     pub(super) fn do_effects(&mut self, at: usize) -> bool {
         loop {
             let Some(up) = self.processes[at].up.as_mut() else { return false };
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// An answer leaves a process.
+    /// Sends an answer.
     fn say(&mut self, at: usize, request: RequestId, answer: Answer) {
         let Some(ask) = self.asks.remove(&request) else {
             let what = format!("request {} was answered twice, or was never made", request.0);
@@ -54,12 +54,12 @@ impl World {
         self.coverage.answer(&answer);
         let image = self.sampled_image(&answer);
         let poisoned = self.processes[at].up.as_ref().is_some_and(|up| up.poisoned);
-        let told =
-            Told { request: &ask.request, answer: &answer, poisoned, image: image.as_deref() };
+        let replied =
+            Replied { request: &ask.request, answer: &answer, poisoned, image: image.as_deref() };
         if self.violation.is_none() {
-            self.violation = first_violation(&self.ledger, &Seen::Told(told));
+            self.violation = first_violation(&self.ledger, &Seen::Replied(replied));
         }
-        self.note_told(&ask.request, &answer);
+        self.note_answer(&ask.request, &answer);
         let delay = self.delay();
         if self.strikes_at_rate(Fault::LoseReply) {
             if let Answer::Jobs(runs) = answer
@@ -73,7 +73,7 @@ impl World {
         self.after(delay, Event::Reply(ask.who, Box::new(answer)));
     }
 
-    /// A process notices that an answer with jobs did not arrive.
+    /// Reports to a process that an answer with jobs did not arrive.
     fn undelivered(&mut self, at: usize, tokens: Vec<LeaseToken>) {
         let Some(now) = self.read_clocks(at) else { return };
         if let Some(up) = self.processes[at].up.as_mut() {
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// What a crash now would leave of the jobs in an answer; looked at now and then.
+    /// What a crash now would leave of the jobs in an answer; `None` if this answer is not sampled.
     fn sampled_image(&mut self, answer: &Answer) -> Option<Vec<JobDetail>> {
         let ids: Vec<JobId> = match answer {
             Answer::Enqueued(Ok(receipt)) => vec![receipt.id],
@@ -103,9 +103,9 @@ impl World {
         Some(found.into_iter().flatten().collect())
     }
 
-    /// Notes what a client was told of its new jobs: acknowledged, refused, or unknown. A message
-    /// that was refused, or answered with an earlier job, has stored nothing.
-    fn note_told(&mut self, request: &Request, answer: &Answer) {
+    /// Records the answer about new jobs: acknowledged, refused, or unknown. A request that was
+    /// refused, or answered with an earlier job, has stored nothing.
+    fn note_answer(&mut self, request: &Request, answer: &Answer) {
         let new = match request {
             Request::Enqueue(new) => std::slice::from_ref(new),
             Request::EnqueueMany(many) => many.as_slice(),
@@ -126,7 +126,7 @@ impl World {
                 sent.delivered = sent.delivered.saturating_sub(1);
             }
             if sent.stored > sent.delivered {
-                let what = format!("{:?} was told as not stored, but was", new.payload);
+                let what = format!("{:?} was answered as not stored, but was", new.payload);
                 return self.fail("I10 idempotency", what);
             }
         }
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// The handlers that run in a process, in order.
+    /// Tokens of the handlers that run in a process, in their order.
     pub(super) fn alive(&self, at: usize) -> Vec<LeaseToken> {
         let up = self.processes[at].up.as_ref();
         up.map(|up| up.alive.iter().copied().collect()).unwrap_or_default()

@@ -1,24 +1,23 @@
-//! The second phase: nothing goes wrong any more, everything comes to its end, and what is left is
-//! what was promised.
+//! The second phase: no faults. All jobs must finish, and the store must hold what was promised.
 
 use windlass_core::machine::{Input, Phase, Request};
 use windlass_core::store::{Admin, Dump};
-use windlass_core::{JobId, StateName};
+use windlass_core::{JobId, Queue, StateName};
 
 use super::World;
 use super::behaviour::queue;
-use super::event::{End, Event, Signal, Who};
+use super::event::{End, Event, Sender, Signal};
 use super::process::Process;
 
 impl World {
-    /// From now on nothing goes wrong.
+    /// Ends the phase with faults.
     pub(super) fn heal(&mut self) {
-        // The last one ends when nothing else goes wrong any more.
+        // The last of these transactions outlives the faults.
         self.hold_foreign_to_the_end();
         self.healed = Some(self.now);
         self.full_until = 0;
         self.wall.strobe(0, self.now);
-        self.trace.note(&[22], || "the world heals".to_owned());
+        self.trace.note(&[22], || "the phase with faults ends".to_owned());
         self.resume_queues();
         for at in 0..self.processes.len() {
             self.resume(at);
@@ -31,15 +30,15 @@ impl World {
     fn resume_queues(&mut self) {
         for number in 0..self.options.queues {
             let name = queue(number);
-            let paused = self.ledger.queue(&name).is_some_and(|queue| queue.paused);
+            let paused = self.ledger.queue(&name).is_some_and(Queue::is_paused);
             if paused {
                 let to = self.any_process();
-                self.send(to, Who::Operator, &Request::Admin(Admin::Resume(name)));
+                self.send(to, Sender::Operator, &Request::Admin(Admin::Resume(name)));
             }
         }
     }
 
-    /// Handlers that hang end at last.
+    /// Ends the handlers that hang.
     fn end_hanging(&mut self, at: usize) {
         let Some(boot) = self.boot_of(at) else { return };
         for token in self.alive(at) {
@@ -50,13 +49,13 @@ impl World {
         }
     }
 
-    /// Is everything done? Then every process is shut down; else it is looked at again.
+    /// Shuts every process down once all is done; else looks again later.
     pub(super) fn look_around(&mut self) {
         if self.closing {
             return self.close();
         }
-        self.check_calm();
-        let answered = self.wishes.iter().all(|wish| !wish.open);
+        self.check_steady();
+        let answered = self.submissions.iter().all(|submission| !submission.open);
         let done = self.ledger.unfinished() == 0 && answered && self.remotes_idle();
         let done = done && self.is_settled();
         let healed = self.healed.unwrap_or(self.now);
@@ -75,7 +74,7 @@ impl World {
         self.after(500, Event::Look);
     }
 
-    /// Whether every process is up and well, and nothing from before is still on its way to one.
+    /// Whether every process is up and well, and no event of the first phase is pending for one.
     fn is_settled(&self) -> bool {
         let on_its_way = |event: &Event| {
             matches!(event, Event::Deliver(..) | Event::Signal(..) | Event::Boot(..))
@@ -86,12 +85,12 @@ impl World {
                 running && up.suspended_until <= self.now && up.call.is_none()
             })
         };
-        let over = self.strays.is_empty() && self.foreign.is_empty();
+        let over = self.detached.is_empty() && self.foreign.is_empty();
         over && self.processes.iter().all(well) && !self.upcoming.values().any(on_its_way)
     }
 
-    /// How long everything may take to come to its end once nothing goes wrong any more: what the
-    /// clock was set by, and for each attempt its lease twice, its wait and its run.
+    /// Time limit of the second phase in ms: all steps of the clock, and for each attempt two
+    /// leases, its wait and its run.
     fn bound(&self) -> u64 {
         let options = &self.options;
         let attempts = options.retries + 2;
@@ -102,17 +101,17 @@ impl World {
         let waiting = self.ledger.details().filter(|row| !row.job.state.name().is_finished());
         let stuck: Vec<String> =
             waiting.map(|row| format!("#{} {:?}", row.job.id, row.job)).collect();
-        let open = self.wishes.iter().filter(|wish| wish.open).count();
+        let open = self.submissions.iter().filter(|submission| submission.open).count();
         let bound = self.bound();
         let what = format!(
-            "{} jobs are not done after {bound} ms without faults, {open} wishes open: {}",
+            "{} jobs are not done after {bound} ms without faults, {open} requests unanswered: {}",
             stuck.len(),
             stuck.first().map_or("", String::as_str)
         );
         self.fail("E1 everything ends", what);
     }
 
-    /// Waits until every process has stopped, then looks at what is left.
+    /// Waits until every process has stopped, then checks the store.
     fn close(&mut self) {
         let up = self.processes.iter().filter(|process| process.up.is_some()).count();
         let healed = self.healed.unwrap_or(self.now);
@@ -130,7 +129,7 @@ impl World {
         }
         let after = self.disk.dump();
         if before != after {
-            self.fail("E5 reopen", "what is stored differs once it is opened anew".to_owned());
+            self.fail("E5 reopen", "the store differs after it is reopened".to_owned());
         }
         self.upcoming.clear();
     }
@@ -148,8 +147,8 @@ impl World {
         }
     }
 
-    /// Nothing acknowledged was lost, nothing ran more often than it was claimed, and without
-    /// faults nothing ran twice.
+    /// Checks that no acknowledged job was lost, none ran more often than it was claimed, and
+    /// without faults none ran twice.
     fn counted(&self) -> Option<(&'static str, String)> {
         let quiet = self.options.faults == crate::faults::FaultSet::default();
         for (payload, sent) in &self.ledger.sent {
@@ -177,9 +176,9 @@ impl World {
     }
 }
 
-/// A failed job that does not say why.
+/// Finds a failed job without an error.
 fn unreasoned(dump: &Dump) -> Option<String> {
     let mut failed = dump.jobs.iter().filter(|row| row.job.state.name() == StateName::Failed);
     let id: JobId = failed.find(|row| row.last_error.is_none())?.job.id;
-    Some(format!("#{id} failed without a reason"))
+    Some(format!("#{id} failed without an error"))
 }

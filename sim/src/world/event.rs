@@ -1,4 +1,4 @@
-//! What can happen next, and who waits for what.
+//! Events of the world, and requests that wait for an answer.
 
 use std::fmt;
 
@@ -6,26 +6,27 @@ use windlass_core::machine::{Answer, Request};
 use windlass_core::store::Settle;
 use windlass_core::{LeaseToken, NewJob, RequestId, Verdict};
 
-use crate::ledger::Said;
+use crate::ledger::VerdictKind;
 
-/// Something that will happen.
+/// A future event. Its first number is that of the process or client, the second the boot of the
+/// process.
 #[derive(Debug, Clone)]
 pub(super) enum Event {
     /// A process boots.
     Boot(usize),
-    /// A machine wants to be called.
+    /// The wake-up of a machine is due.
     Wake(usize, u64),
-    /// The store does what a process has asked for.
+    /// The store executes the call of a process.
     Execute(usize, u64),
     /// A transaction of a process takes its next step.
     Step(usize, u64),
-    /// The store ends a transaction whose process stands still, by the number of its batch.
+    /// The store ends the transaction of a suspended process; the last number is its batch.
     CutOff(usize, u64, u64),
-    /// A transaction that its process has left comes to its end.
+    /// A transaction whose process is gone is committed or rolled back.
     Land(u64),
     /// A transaction that belongs to no process is rolled back.
     Release(u64),
-    /// A process hears from the store.
+    /// The store answers a process.
     Answer(usize, u64),
     /// A local handler ends.
     RunEnds(usize, u64, LeaseToken, End),
@@ -33,54 +34,54 @@ pub(super) enum Event {
     Signal(usize, u64, Signal),
     /// A message reaches a process.
     Deliver(usize, RequestId),
-    /// An answer reaches whoever asked.
-    Reply(Who, Box<Answer>),
-    /// A producer wants to enqueue.
+    /// An answer reaches the client that asked.
+    Reply(Sender, Box<Answer>),
+    /// A producer enqueues.
     Produce(usize),
-    /// A producer has waited long enough for an answer.
+    /// A producer's wait for an answer times out.
     GiveUp(usize, u32),
-    /// A remote worker looks around.
+    /// A remote worker polls.
     Remote(usize),
     /// A remote worker sends a heartbeat.
     RemoteBeat(usize, LeaseToken),
     /// A remote handler ends.
     RemoteEnds(usize, LeaseToken),
-    /// A remote worker reports, for the so-and-so-many-th time.
+    /// A remote worker reports; the last number counts its tries.
     RemoteReport(usize, LeaseToken, u32),
-    /// An operator does something.
+    /// An operator sends a command.
     Operate,
-    /// Something may go wrong.
-    Trouble,
-    /// Nothing goes wrong any more.
+    /// Faults are drawn.
+    Faults,
+    /// The phase with faults ends.
     Heal,
-    /// Is everything done?
+    /// Checks whether everything is done.
     Look,
 }
 
 /// How a local handler ends.
 #[derive(Debug, Clone)]
 pub(super) enum End {
-    /// With a verdict.
+    /// It ends by itself, with this verdict.
     Says(Verdict),
-    /// It was stopped.
+    /// It was stopped, and returns no verdict.
     Stopped,
-    /// It takes its process with it.
+    /// The process crashes with it.
     Crash,
 }
 
 /// A signal to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
-    /// Shut down, and wait so long for what runs.
+    /// Shut down, with this many ms for running jobs.
     Drain(u64),
     /// Shut down now.
     Force,
 }
 
-/// Who asked.
+/// The sender of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Who {
-    /// A producer, for this wish.
+pub(super) enum Sender {
+    /// A producer; the number is that of its submission.
     Producer(usize),
     /// A remote worker that polls.
     Poll(usize, u64),
@@ -88,21 +89,21 @@ pub(super) enum Who {
     Heartbeat(usize, LeaseToken),
     /// A remote worker that reports.
     Report(usize, LeaseToken),
-    /// An operator.
+    /// An operator's command.
     Operator,
 }
 
-/// A message that was sent and not answered yet.
+/// A request without an answer yet.
 #[derive(Debug)]
 pub(super) struct Ask {
-    pub(super) who: Who,
+    pub(super) who: Sender,
     pub(super) request: Request,
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Producer(wish) => write!(f, "producer with wish {wish}"),
+            Self::Producer(submission) => write!(f, "producer with submission {submission}"),
             Self::Poll(at, _) => write!(f, "remote {at}"),
             Self::Heartbeat(at, token) | Self::Report(at, token) => {
                 write!(f, "remote {at} of #{token}")
@@ -112,7 +113,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// What is asked, for a trace.
+/// Describes a request in the trace.
 pub(super) fn request_words(request: &Request) -> String {
     match request {
         Request::Enqueue(new) => format!("enqueue {}", new_words(new)),
@@ -122,7 +123,7 @@ pub(super) fn request_words(request: &Request) -> String {
         }
         Request::Settle(settle) => settle_words(settle),
         Request::SettleMany(many) => many.iter().map(settle_words).collect::<Vec<_>>().join("; "),
-        Request::Heartbeat(beat) => format!("heartbeat of #{}", beat.token),
+        Request::Heartbeat(heartbeat) => format!("heartbeat of #{}", heartbeat.token),
         Request::Admin(command) => format!("{command:?}"),
         Request::Poll(poll) => {
             format!("{} wants {}, waits {}", poll.worker.id, poll.worker.slots, poll.wait)
@@ -136,10 +137,10 @@ fn new_words(new: &NewJob) -> String {
 }
 
 fn settle_words(settle: &Settle) -> String {
-    format!("report of #{}: {:?}", settle.token, Said::of(&settle.verdict))
+    format!("report of #{}: {:?}", settle.token, VerdictKind::of(&settle.verdict))
 }
 
-/// What is answered, for a trace.
+/// Describes an answer in the trace.
 pub(super) fn answer_words(answer: &Answer) -> String {
     match answer {
         Answer::Enqueued(Ok(receipt)) if receipt.duplicate => format!("already #{}", receipt.id),

@@ -1,7 +1,7 @@
-//! A transaction of somebody else, such as a person at a console of the database: it holds waiting
-//! jobs for seconds, then rolls back. Processes leave these jobs out, and no commit tells when they
-//! are free again. The last one rolls back when all other jobs are finished, so that only the
-//! memory of rows left out brings a process back to them.
+//! Transactions of another client, such as a person at a console of the database: they lock waiting
+//! jobs for seconds, then roll back. Processes skip these jobs, and no commit tells when they are
+//! free again. The last one rolls back when all other jobs are finished, so that a process returns
+//! to them only because it remembers the rows that it skipped.
 
 use windlass_core::store::Questions;
 use windlass_core::{Job, JobId, ProcessId, StateName, Wall};
@@ -10,15 +10,15 @@ use super::World;
 use super::event::Event;
 use crate::faults::Fault;
 
-/// Nobody of the world has this identity.
+/// No process of the world has this identity.
 const FOREIGN: ProcessId = ProcessId(u64::MAX);
-/// How often jobs are held when nothing else goes wrong any more, at most.
+/// Maximum number of such transactions in the phase without other faults.
 const MOST_LAST: u32 = 4;
-/// How many jobs are held at most.
+/// Maximum number of jobs that one locks.
 const MOST_HELD: u64 = 6;
 
 impl World {
-    /// Holds some of the jobs that wait, for a while.
+    /// Locks some of the waiting jobs for a while.
     pub(super) fn hold_foreign(&mut self) {
         let Some((number, _)) = self.begin_foreign() else { return };
         let wait = self.luck.range(100, 6_000);
@@ -63,21 +63,21 @@ impl World {
         let mut jobs: Vec<JobId> = waiting.map(|job| job.id).collect();
         jobs.truncate(usize::try_from(self.luck.range(1, MOST_HELD)).unwrap_or(1));
         let mut transaction = self.disk.open().ok()?.begin(FOREIGN)?;
-        self.trace.note(&[26, jobs.len() as u64], || format!("a stranger holds {jobs:?}"));
+        self.trace
+            .note(&[26, jobs.len() as u64], || format!("a foreign transaction holds {jobs:?}"));
         let wall = Wall::new(self.wall.read(self.now));
         // Of those that others hold it gets as far as the first.
         let asked = Questions { jobs: jobs.clone(), ..Questions::default() };
         let _ = transaction.ask(&asked, wall);
-        let number = self.next_stray;
-        self.next_stray += 1;
+        let number = self.next_transaction;
+        self.next_transaction += 1;
         self.foreign.insert(number, transaction);
         Some((number, jobs))
     }
 
-    /// Rolls such a transaction back.
     pub(super) fn release_foreign(&mut self, number: u64) {
         if self.foreign.remove(&number).is_some() {
-            self.trace.note(&[27, number], || "a stranger rolls back".to_owned());
+            self.trace.note(&[27, number], || "a foreign transaction rolls back".to_owned());
         }
     }
 }

@@ -1,20 +1,20 @@
-//! The world: simulated time, everything that happens in it, and the checks after every step.
+//! The world: simulated time, its events, and the checks after every step.
 //!
-//! One seed decides everything. In the first phase things go wrong; then the world heals, and
-//! everything that was accepted has to come to its end.
+//! One seed decides everything. The first phase has faults; in the second all accepted jobs must
+//! finish.
 
 mod behaviour;
 mod call;
 mod effects;
 mod ending;
 mod event;
+mod faults;
 mod foreign;
 mod operator;
 mod process;
 mod producer;
 mod remote;
 mod transaction;
-mod trouble;
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ use windlass_core::store::Dump;
 use windlass_core::{JobId, RequestId};
 use windlass_store_memory::{Holding, Transaction};
 
-use self::event::{Ask, Event, Who};
+use self::event::{Ask, Event, Sender};
 use self::process::Process;
-use self::producer::Wish;
+use self::producer::Submission;
 use self::remote::Remote;
-use self::transaction::Stray;
+use self::transaction::DetachedCommit;
 use crate::clock::WallClock;
 use crate::coverage::Coverage;
 use crate::disk::{Disk, StoreKind, nothing};
@@ -38,7 +38,7 @@ use crate::options::Options;
 use crate::rng::Rng;
 use crate::trace::Trace;
 
-/// A world.
+/// The processes, clients, clocks and disk of one run, and the queue of their events.
 #[derive(Debug)]
 pub struct World {
     options: Options,
@@ -51,18 +51,18 @@ pub struct World {
     next_boot: u64,
     asks: BTreeMap<RequestId, Ask>,
     next_request: u64,
-    wishes: Vec<Wish>,
+    submissions: Vec<Submission>,
     remotes: Vec<Remote>,
-    /// Transactions whose process has left them, by number.
-    strays: BTreeMap<u64, Stray>,
-    next_stray: u64,
-    /// Transactions that belong to no process, by number.
+    /// Transactions whose process is gone, by number.
+    detached: BTreeMap<u64, DetachedCommit>,
+    next_transaction: u64,
+    /// Transactions of another client, by number.
     foreign: BTreeMap<u64, Transaction>,
-    /// The one of them that lasts until all other jobs are finished, and what it holds.
+    /// The one of them that lasts until all other jobs are finished, and the jobs that it locks.
     held_to_the_end: Option<(u64, Vec<JobId>)>,
-    /// How often there was one.
+    /// Number of such transactions so far.
     held_last: u32,
-    /// When a transaction was last seen that had held its rows for long.
+    /// When a transaction was last seen that had locked rows for long, in true time.
     held_up: u64,
     ledger: Ledger,
     trace: Trace,
@@ -77,23 +77,23 @@ pub struct World {
     net: Rng,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The hash of everything that happened.
+    /// Hash of the trace.
     pub hash: u64,
-    /// What went wrong, if something did.
+    /// The first violation.
     pub violation: Option<Violation>,
-    /// What it has seen.
+    /// Faults, states and refusals that occurred.
     pub coverage: Coverage,
-    /// What happened, if it was to be written down.
+    /// Lines of the trace; empty unless the text was asked for.
     pub lines: Vec<String>,
     /// Everything stored at the end.
     pub dump: Dump,
 }
 
 impl Outcome {
-    /// A run that did not come to its end.
+    /// The outcome of a run that was ended by a violation outside of the world.
     pub fn failed(violation: Violation) -> Self {
         let dump = nothing();
         let (hash, coverage, lines) = (0, Coverage::default(), Vec::new());
@@ -101,11 +101,11 @@ impl Outcome {
     }
 }
 
-/// More than this is a livelock.
+/// A run with more events than this is a livelock.
 const MOST_EVENTS: u64 = 300_000;
 
 impl World {
-    /// The world of these options.
+    /// Builds the world with its store; fails if the store cannot be opened.
     pub fn new(options: Options, store: StoreKind, with_text: bool) -> Result<Self, String> {
         let seed = options.seed;
         let holding = if options.optimistic { Holding::Optimistic } else { Holding::Locking };
@@ -119,10 +119,10 @@ impl World {
             next_boot: 1,
             asks: BTreeMap::new(),
             next_request: 1,
-            wishes: Vec::new(),
+            submissions: Vec::new(),
             remotes: Vec::new(),
-            strays: BTreeMap::new(),
-            next_stray: 1,
+            detached: BTreeMap::new(),
+            next_transaction: 1,
             foreign: BTreeMap::new(),
             held_to_the_end: None,
             held_last: 0,
@@ -154,11 +154,11 @@ impl World {
         self.begin_producers();
         self.begin_remotes();
         self.after(100, Event::Operate);
-        self.after(50, Event::Trouble);
+        self.after(50, Event::Faults);
         self.after(self.options.millis, Event::Heal);
     }
 
-    /// Lets everything happen, to the end or to the first violation.
+    /// Processes events until the end or the first violation.
     pub fn run(mut self) -> Outcome {
         while self.violation.is_none() {
             let Some(((at, _), event)) = self.upcoming.pop_first() else { break };
@@ -166,7 +166,10 @@ impl World {
             self.trace.at(at);
             self.coverage.events += 1;
             if self.coverage.events > MOST_EVENTS {
-                self.fail("I13 no silent stop", "things happen without end: a livelock".into());
+                self.fail(
+                    "I13 no silent stop",
+                    format!("more than {MOST_EVENTS} events: a livelock"),
+                );
                 break;
             }
             self.happen(event);
@@ -190,7 +193,7 @@ impl World {
             Event::Execute(at, boot) => self.execute(at, boot),
             Event::Step(at, boot) => self.step(at, boot),
             Event::CutOff(at, boot, seq) => self.cut_off(at, boot, seq),
-            Event::Land(stray) => self.land(stray),
+            Event::Land(detached) => self.land(detached),
             Event::Release(number) => self.release_foreign(number),
             Event::Answer(at, boot) => self.answer(at, boot),
             Event::RunEnds(at, boot, token, end) => self.run_ends(at, boot, token, end),
@@ -198,13 +201,13 @@ impl World {
             Event::Deliver(at, request) => self.deliver(at, request),
             Event::Reply(who, answer) => self.reply(who, *answer),
             Event::Produce(producer) => self.produce(producer),
-            Event::GiveUp(wish, tries) => self.give_up(wish, tries),
+            Event::GiveUp(submission, tries) => self.give_up(submission, tries),
             Event::Remote(at) => self.remote_looks(at),
             Event::RemoteBeat(at, token) => self.remote_beats(at, token),
             Event::RemoteEnds(at, token) => self.remote_ends(at, token),
             Event::RemoteReport(at, token, tries) => self.remote_reports(at, token, tries),
             Event::Operate => self.operate(),
-            Event::Trouble => self.trouble(),
+            Event::Faults => self.strike_faults(),
             Event::Heal => self.heal(),
             Event::Look => self.look_around(),
         }
@@ -215,9 +218,9 @@ impl World {
         self.next_event += 1;
     }
 
-    // Chance.
+    // Random decisions.
 
-    /// Whether a fault comes up on one of its occasions.
+    /// Draws whether a fault occurs on one of its occasions.
     fn strikes(&mut self, fault: Fault, per_mille: u64) -> bool {
         let strikes =
             self.healed.is_none() && self.options.faults.has(fault) && self.luck.chance(per_mille);
@@ -228,7 +231,7 @@ impl World {
         strikes
     }
 
-    /// The same, at the pace of the seed.
+    /// The same, with the rate of the seed.
     fn strikes_at_rate(&mut self, fault: Fault) -> bool {
         self.strikes(fault, self.options.rate)
     }
@@ -236,7 +239,7 @@ impl World {
     // Messages.
 
     /// Sends a message to a process; it may be lost, late, or arrive twice.
-    fn send(&mut self, to: usize, who: Who, request: &Request) {
+    fn send(&mut self, to: usize, who: Sender, request: &Request) {
         let copies = if self.strikes_at_rate(Fault::Duplicate) { 2 } else { 1 };
         for _ in 0..copies {
             if self.strikes_at_rate(Fault::LoseRequest) {
@@ -250,24 +253,24 @@ impl World {
         }
     }
 
-    /// How long a message takes.
+    /// Draws the delay of a message.
     fn delay(&mut self) -> u64 {
         let usual = self.net.below(self.options.network_ms + 1);
         if self.strikes_at_rate(Fault::Delay) { usual + self.net.below(8_000) } else { usual }
     }
 
-    /// A process to send to, whether it is up or not.
+    /// Draws a process to send to, whether it is up or not.
     fn any_process(&mut self) -> usize {
         usize::try_from(self.net.below(self.processes.len() as u64)).unwrap_or(0)
     }
 
-    fn reply(&mut self, who: Who, answer: windlass_core::machine::Answer) {
+    fn reply(&mut self, who: Sender, answer: windlass_core::machine::Answer) {
         match who {
-            Who::Producer(wish) => self.producer_hears(wish, &answer),
-            Who::Poll(at, serial) => self.remote_gets(at, serial, answer),
-            Who::Heartbeat(at, token) => self.remote_heard(at, token, &answer),
-            Who::Report(at, token) => self.remote_settled(at, token, &answer),
-            Who::Operator => {}
+            Sender::Producer(submission) => self.producer_answered(submission, &answer),
+            Sender::Poll(at, serial) => self.remote_gets(at, serial, answer),
+            Sender::Heartbeat(at, token) => self.remote_extended(at, token, &answer),
+            Sender::Report(at, token) => self.remote_settled(at, token, &answer),
+            Sender::Operator => {}
         }
     }
 
@@ -283,7 +286,7 @@ impl World {
         self.violation.get_or_insert(Violation { rule, what });
     }
 
-    /// Looks at everything that is stored.
+    /// Reads the whole store and checks it.
     fn audit(&mut self) {
         self.since_audit = 0;
         let dump = self.disk.dump();
@@ -291,7 +294,7 @@ impl World {
         self.see(&Seen::Image(Image { dump: &dump, disagreements: &disagreements }));
     }
 
-    /// A job, by chance: one that was stored, or that soon may be.
+    /// Draws the id of a job that was stored, or soon may be.
     fn any_job(&mut self) -> JobId {
         let number = self.work.range(1, self.ledger.created + 3);
         JobId::new(number).unwrap_or(JobId::FIRST)

@@ -1,23 +1,27 @@
-//! Operators: they cancel, replay, delete, pause, set limits, and change their minds.
+//! Operators: they cancel, replay, delete, pause and resume, and set limits.
 
+use windlass_core::bulk::{Action, Canary, Pace, Target, Terms};
 use windlass_core::machine::{Input, Request};
-use windlass_core::store::{Admin, DeadFilter, Retention};
-use windlass_core::{MaxQueued, MaxRunning, Millis, Payload, QueueSettings, SettingKey};
+use windlass_core::store::{Admin, DeadFilter, Filter, Retention};
+use windlass_core::{
+    BulkId, JobsPerSecond, MaxQueued, MaxRunning, Millis, Payload, QueueSettings, SettingKey, View,
+    Wall,
+};
 
 use super::World;
 use super::behaviour::queue;
-use super::event::{Event, Who};
+use super::event::{Event, Sender};
 use crate::faults::Fault;
 
 impl World {
-    /// An operator does something, and comes again after a while.
+    /// Sends a command of an operator, and schedules the next.
     pub(super) fn operate(&mut self) {
         if self.healed.is_some() {
             return;
         }
         if let Some(command) = self.draw_command() {
             let to = self.any_process();
-            self.send(to, Who::Operator, &Request::Admin(command));
+            self.send(to, Sender::Operator, &Request::Admin(command));
         }
         self.draw_input();
         let pause = self.work.range(100, 1_500);
@@ -35,13 +39,17 @@ impl World {
             let all = self.work.chance(300);
             let filter = DeadFilter::default();
             let dead = Admin::ReplayDead { filter, after: None, limit: page };
+            if self.work.chance(300) {
+                return Some(self.draw_bulk());
+            }
             return Some(if all { dead } else { Admin::Replay(job) });
         }
         if self.strikes(Fault::Deletes, 150) {
-            return Some(Admin::Delete(job));
+            let whole_queue = self.work.chance(400);
+            return Some(if whole_queue { Admin::DeleteQueue(name) } else { Admin::Delete(job) });
         }
         if self.strikes(Fault::Pauses, 150) {
-            return Some(Admin::Pause(name));
+            return Some(Admin::pause(name));
         }
         if self.options.faults.has(Fault::Pauses) && self.work.chance(400) {
             return Some(Admin::Resume(name));
@@ -53,7 +61,9 @@ impl World {
                     .ok(),
                 ..QueueSettings::default()
             };
-            return Some(Admin::SetQueue(name, settings));
+            let unset = || Box::new(QueueSettings::default());
+            let expected = self.work.chance(500).then(unset);
+            return Some(Admin::SetQueue { name, settings, expected });
         }
         if self.options.faults.has(Fault::Shutdown) && self.work.chance(30) {
             let at = self.any_process();
@@ -67,7 +77,34 @@ impl World {
         None
     }
 
-    /// Things that are said to a process rather than asked of it.
+    /// Draws the start, continuation or stop of a bulk action.
+    fn draw_bulk(&mut self) -> Admin {
+        let id = BulkId(u32::try_from(self.work.range(1, 6)).unwrap_or(1));
+        if self.work.chance(300) {
+            return Admin::ContinueBulk(id);
+        }
+        if self.work.chance(200) {
+            return Admin::StopBulk(id);
+        }
+        let view = if self.work.chance(700) { View::Failed } else { View::Cancelled };
+        let filter = Filter { view: Some(view), ..Filter::default() };
+        let number = |n: u64| u32::try_from(n).unwrap_or(1);
+        let paced = self.work.chance(500);
+        let per_s = JobsPerSecond::new(number(self.work.range(1, 20))).ok();
+        let canaried = self.work.chance(400);
+        let (count, max_failed) = (number(self.work.range(1, 4)), number(self.work.below(2)));
+        Admin::StartBulk(Box::new(Terms {
+            action: Action::Retry,
+            target: Target::Filter(filter),
+            by: String::new(),
+            of: 0,
+            most: None,
+            pace: per_s.filter(|_| paced).map(|per_s| Pace::new(per_s, Wall::new(0))),
+            canary: canaried.then_some(Canary { count, max_failed }),
+        }))
+    }
+
+    /// Draws an input to a process that gets no answer.
     fn draw_input(&mut self) {
         let at = self.any_process();
         if self.processes[at].up.as_ref().is_none_or(|up| up.suspended_until > self.now) {

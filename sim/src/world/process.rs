@@ -1,5 +1,5 @@
-//! A process: a machine, its handle to the store, its clock and the handlers that run in it. It
-//! boots, crashes, stands still, is told to shut down, and boots again as somebody else.
+//! A process: a machine, its handle to the store, its clock and its running handlers. It boots,
+//! crashes, is suspended, shuts down, and boots again with a new identity.
 
 use std::collections::BTreeSet;
 
@@ -15,18 +15,18 @@ use windlass_core::{
 use super::World;
 use super::behaviour::kind;
 use super::call::Call;
-use super::event::{Event, Signal, Who, request_words};
+use super::event::{Event, Sender, Signal, request_words};
 use super::transaction::IDLE_TRANSACTION;
-use crate::clock::{FAR_SKEW, MAX_SKEW, ProcessClock, Sight};
+use crate::clock::{FAR_SKEW, MAX_SKEW, ProcessClock, StepDetector};
 use crate::disk::Handle;
 use crate::faults::Fault;
-use crate::invariants::{Calm, Quiet, Seen, Watched, first_violation};
-use crate::ledger::Barren;
+use crate::invariants::{Quiet, Seen, Steady, Watched, first_violation};
+use crate::ledger::IdleReaps;
 
-/// A call of the store that takes longer than this is slow.
+/// A call of the store that takes longer than this, in ms, is slow.
 const SLOW_CALL: u64 = 150;
 
-/// A place where a process runs.
+/// A process number, with the process while it is up.
 #[derive(Debug, Default)]
 pub(super) struct Process {
     pub(super) up: Option<Box<Up>>,
@@ -41,34 +41,36 @@ pub(super) struct Up {
     pub(super) clock: ProcessClock,
     pub(super) worker: WorkerId,
     pub(super) demand: Demand,
-    /// The most jobs it may run at once; while it runs an operator may say fewer.
+    /// Maximum number of jobs at once; an operator may lower it while it runs.
     pub(super) slots: usize,
     pub(super) call: Option<Call>,
-    /// When the call of the store that is under way was made.
+    /// When its pending call of the store was made.
     pub(super) called: Option<u64>,
     /// Local runs whose handler runs.
     pub(super) alive: BTreeSet<LeaseToken>,
     /// Local runs whose handler has ended.
     pub(super) ended: BTreeSet<LeaseToken>,
-    /// Local runs whose handler was told to stop.
+    /// Local runs whose handler was asked to stop.
     pub(super) stopped: BTreeSet<LeaseToken>,
     pub(super) suspended_until: u64,
     pub(super) wake_at: Option<u64>,
-    /// The store has failed and was not opened anew since.
+    /// The store has failed and was not reopened since.
     pub(super) poisoned: bool,
-    /// What it has seen of steps of the wall clock.
-    pub(super) sight: Sight,
-    /// The same when it made its last batch, and what the wall clock read then.
-    pub(super) made_with: (Sight, Wall),
-    pub(super) hungry_since: Option<u64>,
-    /// Since when it has been running and well.
+    /// Steps of the wall clock that it has detected.
+    pub(super) step_detector: StepDetector,
+    /// The same when it made its last batch, with the reading of the wall clock.
+    pub(super) made_with: (StepDetector, Wall),
+    pub(super) claimable_since: Option<u64>,
+    /// Start of the time in which it has been running and well.
     pub(super) well_since: u64,
-    /// Reaping commits in a row that have written nothing, and when the last was.
-    pub(super) barren: (Barren, u64),
+    /// The same, also while it drains.
+    pub(super) listens_since: u64,
+    /// Consecutive reaping commits that have written nothing, and the time of the last.
+    pub(super) idle_reaps: (IdleReaps, u64),
 }
 
 impl World {
-    /// The process, if it is up and still the one that was meant.
+    /// The process, if it is up and was not restarted since boot number `boot`.
     pub(super) fn up(&mut self, at: usize, boot: u64) -> Option<&mut Up> {
         let up = self.processes.get_mut(at)?.up.as_deref_mut()?;
         (up.boot == boot).then_some(up)
@@ -120,11 +122,12 @@ impl World {
             suspended_until: 0,
             wake_at: None,
             poisoned: false,
-            sight: Sight::default(),
-            made_with: (Sight::default(), Wall::default()),
-            hungry_since: None,
+            step_detector: StepDetector::default(),
+            made_with: (StepDetector::default(), Wall::default()),
+            claimable_since: None,
             well_since: self.now,
-            barren: (Barren::default(), 0),
+            listens_since: self.now,
+            idle_reaps: (IdleReaps::default(), 0),
         };
         self.processes[at].up = Some(Box::new(up));
         self.trace.note(&[2, at as u64, boot], || format!("p{at} boots as boot {boot}"));
@@ -137,7 +140,7 @@ impl World {
         let worker = Worker::new(id, "sim", WorkerKind::Process);
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let mut config = Config::new(ProcessId(boot), worker, size(options.slots));
-        // The first wants everything, so that every job has somebody who wants it.
+        // The first takes every kind, so that every job has a worker that takes it.
         if at % 2 == 1 && options.kinds > 1 {
             config.worker.demand =
                 Demand { queues: Queues::All, kinds: Kinds::except(vec![kind(0)]) };
@@ -165,10 +168,10 @@ impl World {
         config
     }
 
-    /// A process vanishes; it boots again after a while.
+    /// Kills a process; it boots again after a while.
     pub(super) fn crash(&mut self, at: usize) {
         let Some(mut up) = self.processes[at].up.take() else { return };
-        self.trace.note(&[3, at as u64, up.boot], || format!("p{at} is gone"));
+        self.trace.note(&[3, at as u64, up.boot], || format!("p{at} is killed"));
         if let Some(Call::Open(open)) = up.call.take() {
             self.abandon(*open);
         }
@@ -193,15 +196,15 @@ impl World {
         self.handle(at, input);
     }
 
-    /// What the clocks of a process read, for its machine.
+    /// Reads the clocks of a process, for its machine.
     pub(super) fn read_clocks(&mut self, at: usize) -> Option<Now> {
         let up = self.processes[at].up.as_mut()?;
         let now = up.clock.now(&self.wall, self.now);
-        up.sight.read(now, self.now);
+        up.step_detector.read(now, self.now);
         Some(now)
     }
 
-    /// Feeds an input to a machine, and does what comes of it.
+    /// Passes an input to a machine, and executes its effects.
     pub(super) fn handle(&mut self, at: usize, input: Input) {
         let Some(now) = self.read_clocks(at) else { return };
         if let Some(up) = self.processes[at].up.as_mut() {
@@ -212,7 +215,7 @@ impl World {
 
     pub(super) fn deliver(&mut self, at: usize, request: RequestId) {
         let Some(up) = self.processes[at].up.as_ref() else {
-            // Nobody there: the connection is refused, and the client knows after a while.
+            // The process is down: the connection is refused, and the client times out.
             self.asks.remove(&request);
             return;
         };
@@ -231,7 +234,7 @@ impl World {
             }
             _ => {}
         }
-        let gone = matches!(who, Who::Poll(..)) && self.strikes_at_rate(Fault::LoseReply);
+        let gone = matches!(who, Sender::Poll(..)) && self.strikes_at_rate(Fault::LoseReply);
         self.trace.note(&[5, at as u64, request.0], || {
             format!("p{at} is asked by {who}: {}", request_words(&asked))
         });
@@ -260,7 +263,7 @@ impl World {
         self.drive(at);
     }
 
-    /// Lets a machine do all it wants to do now.
+    /// Drains the calls and effects of a machine.
     pub(super) fn drive(&mut self, at: usize) {
         loop {
             if !self.do_effects(at) {
@@ -284,8 +287,8 @@ impl World {
         self.plan_wake(at);
     }
 
-    /// A machine has come to its end: the process leaves. A commit that is under way may still
-    /// take place, whatever those who asked for it were told.
+    /// Ends the process of a machine that has stopped. A pending commit may still take place,
+    /// whatever its callers were answered.
     fn exit(&mut self, at: usize) {
         let call = self.processes[at].up.as_mut().and_then(|up| up.call.take());
         match call {
@@ -308,10 +311,13 @@ impl World {
         }
     }
 
-    /// A machine has lost its store: the process leaves. It may only if the store said so.
+    /// Ends the process of a machine that gave up its store. It may only after a fatal error.
     fn lost(&mut self, at: usize) {
         if !self.options.faults.has(Fault::Corrupt) {
-            self.fail("I13 no silent stop", format!("p{at} gave its store up without a reason"));
+            self.fail(
+                "I13 no silent stop",
+                format!("p{at} gave up its store without a fatal error"),
+            );
         }
         self.crash(at);
     }
@@ -331,7 +337,8 @@ impl World {
     fn check_quiet(&mut self, at: usize) {
         let now = self.now;
         let slow = self.has_slow_transaction();
-        let patience_ms = 3 * self.options.change_check_ms + 6 * self.options.commit_ms + 3_000;
+        let unclaimed_limit_ms =
+            3 * self.options.change_check_ms + 6 * self.options.commit_ms + 3_000;
         let Some(up) = self.processes[at].up.as_mut() else { return };
         if up.call.is_some() {
             return;
@@ -341,15 +348,16 @@ impl World {
         let demand = &up.demand;
         // Jobs that a slow transaction holds cannot be claimed.
         let good = good && !slow;
-        // One that stands still overlooks nothing: it cannot look.
-        let hungry = running
+        // A suspended process cannot claim.
+        let has_claimable_job = running
             && up.suspended_until <= now
             && up.machine.running() < up.machine.slots()
             && self.ledger.has_claimable(|queue, kind| demand.wants(queue, kind));
-        // Nor does one whose store fails: it claims nothing until the store has answered.
-        let since = if hungry && good { *up.hungry_since.get_or_insert(now) } else { now };
-        if !hungry || !good {
-            up.hungry_since = None;
+        // Nor can one whose store fails: it claims nothing until the store has answered.
+        let since =
+            if has_claimable_job && good { *up.claimable_since.get_or_insert(now) } else { now };
+        if !has_claimable_job || !good {
+            up.claimable_since = None;
         }
         let leases: BTreeSet<LeaseToken> = up.machine.leases().collect();
         let wakeup = up.machine.poll_timeout();
@@ -361,13 +369,13 @@ impl World {
             busy: up.machine.running(),
             alive: &up.alive,
             leases: &leases,
-            settled: running && good && up.sight.has_begun(),
+            settled: running && good && up.step_detector.has_begun(),
             wakeup,
             good,
             sleeps_ms,
-            hungry,
-            hungry_ms: now - since,
-            patience_ms,
+            has_claimable_job,
+            unclaimed_ms: now - since,
+            unclaimed_limit_ms,
         };
         let seen = Seen::Quiet(quiet);
         if self.violation.is_none() {
@@ -375,18 +383,21 @@ impl World {
         }
     }
 
-    /// Sees whether leases that have run out are taken back, if some process is well. One that
-    /// waits for the store, stands still or shuts down may let them lie.
-    pub(super) fn check_calm(&mut self) {
+    /// Checks that expired leases are reaped, if some process is well. One that waits for the
+    /// store, is suspended or shuts down is not required to reap.
+    pub(super) fn check_steady(&mut self) {
         let now = self.now;
         for process in &mut self.processes {
             let Some(up) = process.up.as_mut() else { continue };
-            let well = up.machine.phase() == Phase::Running
-                && up.machine.health() == Health::Good
+            let phase = up.machine.phase();
+            let well = up.machine.health() == Health::Good
                 && up.suspended_until <= now
                 && up.called.is_none_or(|called| now - called < SLOW_CALL);
-            if !well {
+            if !well || phase != Phase::Running {
                 up.well_since = now;
+            }
+            if !well || !matches!(phase, Phase::Running | Phase::Draining) {
+                up.listens_since = now;
             }
         }
         let up = self.processes.iter().filter_map(|process| process.up.as_ref());
@@ -398,18 +409,18 @@ impl World {
         let wall = Wall::new(self.wall.read(now));
         let options = &self.options;
         let slack_ms = 3 * options.change_check_ms + 100 * options.commit_ms + 5_000;
-        let patience_ms = 2 * options.change_check_ms + 20 * options.commit_ms + 1_000;
-        self.see(&Seen::Calm(Calm { at: now, since, wall, slack_ms }));
+        let stop_limit_ms = 2 * options.change_check_ms + 20 * options.commit_ms + 1_000;
+        self.see(&Seen::Steady(Steady { at: now, since, wall, slack_ms }));
         for up in self.processes.iter().filter_map(|process| process.up.as_ref()) {
-            let (since, alive, stopped) = (up.well_since, &up.alive, &up.stopped);
-            let watched = Watched { at: now, since, alive, stopped, patience_ms };
+            let (since, alive, stopped) = (up.listens_since, &up.alive, &up.stopped);
+            let watched = Watched { at: now, since, alive, stopped, stop_limit_ms };
             if self.violation.is_none() {
                 self.violation = first_violation(&self.ledger, &Seen::Watched(watched));
             }
         }
     }
 
-    /// A process that stands still goes on.
+    /// Resumes a suspended process.
     pub(super) fn resume(&mut self, at: usize) {
         let (now, sleeps) = (self.now, self.options.mono_sleeps);
         let Some(up) = self.processes[at].up.as_mut() else { return };
@@ -419,7 +430,7 @@ impl World {
         up.suspended_until = up.suspended_until.min(now);
     }
 
-    /// A process stands still for a while.
+    /// Suspends a process.
     pub(super) fn suspend(&mut self, at: usize, millis: u64) {
         let (now, sleeps) = (self.now, self.options.mono_sleeps);
         let Some(up) = self.processes[at].up.as_mut() else { return };
@@ -427,7 +438,7 @@ impl World {
             return;
         }
         up.suspended_until = now + millis;
-        up.hungry_since = None;
+        up.claimable_since = None;
         if sleeps {
             up.clock.sleep(millis);
         }
@@ -436,7 +447,7 @@ impl World {
             let seq = open.seq();
             self.after(IDLE_TRANSACTION, Event::CutOff(at, boot, seq));
         }
-        self.trace.note(&[7, at as u64, millis], || format!("p{at} stands still for {millis} ms"));
+        self.trace.note(&[7, at as u64, millis], || format!("p{at} is suspended for {millis} ms"));
         if let Some(up) = self.up(at, boot) {
             up.wake_at = Some(now + millis);
         }

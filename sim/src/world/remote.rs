@@ -1,5 +1,5 @@
 //! Remote workers: they poll, run, send heartbeats and report, over a network that loses, delays
-//! and repeats messages. One that falls silent runs on as a zombie and reports late.
+//! and repeats messages. One that stops its heartbeats runs on and reports late.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use windlass_core::{
 
 use super::World;
 use super::behaviour::{Behaviour, kind, queue};
-use super::event::{Event, Who};
+use super::event::{Event, Sender};
 
 /// A remote worker.
 #[derive(Debug)]
 pub(super) struct Remote {
     worker: Worker,
     demand: Demand,
-    /// The poll it waits for.
+    /// Number of its pending poll.
     polls: u64,
     waiting_until: u64,
     held: BTreeMap<LeaseToken, Held>,
 }
 
-/// A job a remote worker runs.
+/// A job that a remote worker runs.
 #[derive(Debug)]
 struct Held {
     length: u64,
@@ -58,7 +58,7 @@ impl World {
         Demand { queues: if some { Queues::only(queues) } else { Queues::All }, kinds }
     }
 
-    /// A remote worker polls, if it has room, and looks again later.
+    /// Sends a poll if the worker has room, and schedules the next.
     pub(super) fn remote_looks(&mut self, at: usize) {
         if self.closing {
             return;
@@ -81,7 +81,7 @@ impl World {
                 wait: Millis::new(wait),
                 length: length.flatten(),
             };
-            let who = Who::Poll(at, remote.polls);
+            let who = Sender::Poll(at, remote.polls);
             self.send(to, who, &Request::Poll(poll));
         }
         let pause = self.work.range(100, 700);
@@ -119,16 +119,16 @@ impl World {
         self.remotes[at].held.insert(token, Held { length, heartbeats, verdict });
         match ends {
             Some(after) => self.after(after, Event::RemoteEnds(at, token)),
-            // A remote handler that hangs is given up by its own worker at last.
+            // Its own worker ends a handler that hangs.
             None => self.after(2 * length, Event::RemoteEnds(at, token)),
         }
         self.after(length / 3, Event::RemoteBeat(at, token));
     }
 
-    /// A remote worker vanishes with all it holds; another takes its place.
+    /// Replaces a remote worker, with all that it runs, by a new one.
     fn remote_vanishes(&mut self, at: usize) {
         let serial = self.remotes[at].polls + 1;
-        self.trace.note(&[20, at as u64], || format!("remote {at} is gone"));
+        self.trace.note(&[20, at as u64], || format!("remote {at} is replaced"));
         let remote = &mut self.remotes[at];
         remote.held.clear();
         (remote.polls, remote.waiting_until) = (serial, 0);
@@ -142,15 +142,15 @@ impl World {
         }
         let length = held.length;
         let extend = self.net.chance(50).then(|| LeaseLength::new(length).ok()).flatten();
-        let beat = Heartbeat { token, extend, progress: None };
+        let heartbeat = Heartbeat { token, extend, progress: None };
         let to = self.any_process();
-        self.send(to, Who::Heartbeat(at, token), &Request::Heartbeat(beat));
+        self.send(to, Sender::Heartbeat(at, token), &Request::Heartbeat(heartbeat));
         self.after(length / 3, Event::RemoteBeat(at, token));
     }
 
-    pub(super) fn remote_heard(&mut self, at: usize, token: LeaseToken, answer: &Answer) {
+    pub(super) fn remote_extended(&mut self, at: usize, token: LeaseToken, answer: &Answer) {
         let lost = matches!(answer, Answer::LeaseExtended(Err(_)));
-        // Most drop the work; some go on, and report what nobody wants to hear.
+        // Most drop the work; some go on, and send late reports.
         if lost && self.net.chance(600) {
             self.remotes[at].held.remove(&token);
         }
@@ -166,7 +166,7 @@ impl World {
         self.remote_reports(at, token, 1);
     }
 
-    /// A remote worker reports; again and again until it is answered, within reason.
+    /// Sends a report; repeated until it is answered, up to a limit.
     pub(super) fn remote_reports(&mut self, at: usize, token: LeaseToken, tries: u32) {
         let Some(held) = self.remotes[at].held.get(&token) else { return };
         let Some(verdict) = held.verdict.clone() else { return };
@@ -181,9 +181,9 @@ impl World {
         } else {
             Request::Settle(settle)
         };
-        self.send(to, Who::Report(at, token), &request);
-        let patience = self.net.range(200, 3_000);
-        self.after(patience, Event::RemoteReport(at, token, tries + 1));
+        self.send(to, Sender::Report(at, token), &request);
+        let wait_ms = self.net.range(200, 3_000);
+        self.after(wait_ms, Event::RemoteReport(at, token, tries + 1));
     }
 
     pub(super) fn remote_settled(&mut self, at: usize, token: LeaseToken, answer: &Answer) {

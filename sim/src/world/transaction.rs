@@ -1,5 +1,5 @@
-//! Commits that go step by step: each asks, writes and commits in events of their own, so that
-//! steps of other processes fall in between. The store's own clock is the world's wall clock.
+//! Interleaved commits: each reads, writes and commits in separate events, so that steps of other
+//! processes come between them. The store's own clock is the world's wall clock.
 
 use windlass_core::store::{Answers, Batch, Cause, Changes, CommitError, Outcomes, Questions};
 use windlass_core::{Apply, ApplyStep, Now, ProcessId, Wall};
@@ -11,37 +11,37 @@ use super::event::Event;
 use crate::disk::Executed;
 use crate::faults::Fault;
 use crate::invariants::{Answered, Seen};
-use crate::ledger::{Barren, Decided};
+use crate::ledger::{Decided, IdleReaps};
 
-/// The store ends a transaction whose process was not heard from for this long.
+/// The store ends a transaction without a statement for this long, in ms.
 pub(super) const IDLE_TRANSACTION: u64 = 3_000;
-/// A transaction that lives longer than this holds up others.
+/// A transaction older than this, in ms, is slow: others wait for its locks.
 const SLOW_TRANSACTION: u64 = 200;
-/// The longest pause before a lock is asked for again.
+/// The longest pause before a lock is tried again, in ms.
 const LONGEST_WAIT: u64 = 50;
 
-/// A commit that goes step by step.
+/// An interleaved commit.
 #[derive(Debug)]
 pub(super) struct OpenCommit {
     batch: Batch,
     process: ProcessId,
     /// None if it has not begun, or was ended by the store.
     transaction: Option<Transaction>,
-    /// Every answer so far: the conversation is told again for the next step.
+    /// Every answer so far: `Apply` is run again with them for the next step.
     answers: Vec<Answers>,
     next: Next,
     tries: u32,
     waits: u64,
     began: u64,
     stepped: u64,
-    /// How many commits there were when it was answered first.
+    /// Number of commits at its first answer.
     seen: u64,
-    /// When it was answered first, and when it read the instant that it bears, in true time.
+    /// When it got its first answer, and when it read its instant, in true time.
     asked: u64,
     read: u64,
     /// When everything but its claims was decided, reaping included.
     decided: Option<Decided>,
-    /// What the clocks of its process read with the last answer.
+    /// Readings of its process's clocks with the last answer.
     clock: Option<Now>,
 }
 
@@ -53,9 +53,9 @@ enum Next {
     Commit(Box<Outcomes>),
 }
 
-/// A transaction whose process does not wait for it any more, with its COMMIT on the way.
+/// A transaction whose process no longer waits for it, with its COMMIT sent.
 #[derive(Debug)]
-pub(super) struct Stray {
+pub(super) struct DetachedCommit {
     open: OpenCommit,
     outcomes: Outcomes,
     by: By,
@@ -83,12 +83,12 @@ impl OpenCommit {
         }
     }
 
-    /// The number of its batch.
+    /// Number of its batch.
     pub(super) fn seq(&self) -> u64 {
         self.batch.id.seq
     }
 
-    /// Takes in an answer, and says what comes next.
+    /// Adds an answer, and returns the next step.
     fn take_in(&mut self, answers: Answers) {
         self.answers.push(answers);
         let (mut apply, _) = Apply::new(&self.batch);
@@ -99,7 +99,7 @@ impl OpenCommit {
                     self.next = Next::Write(Box::new((changes, apply.finish())));
                     return;
                 }
-                Err(nonsense) => panic!("{nonsense}"),
+                Err(bad) => panic!("{bad}"),
             }
         }
     }
@@ -111,7 +111,7 @@ impl OpenCommit {
         !matches!(&self.next, Next::Ask(asked) if more(asked))
     }
 
-    /// The instant that decisions bear so far: the latest that the store's clock has read.
+    /// The instant of its decisions: the latest reading of the store's clock.
     fn wall(&self) -> Wall {
         self.answers.iter().map(|answers| answers.now).max().unwrap_or_default()
     }
@@ -123,7 +123,7 @@ impl OpenCommit {
             process: self.process,
             spread: now(self.answers.last()).since(now(self.answers.first())),
             decided: self.decided.unwrap_or_default(),
-            barren: Barren::default(),
+            idle_reaps: IdleReaps::default(),
             seen: self.seen,
             asked: self.asked,
             read: self.read,
@@ -133,7 +133,7 @@ impl OpenCommit {
 }
 
 impl World {
-    /// Begins a commit that goes step by step.
+    /// Begins an interleaved commit.
     pub(super) fn begin_commit(&mut self, at: usize, boot: u64, batch: Batch) {
         let open = OpenCommit::new(batch, ProcessId(boot), self.now);
         let Some(up) = self.up(at, boot) else { return };
@@ -141,17 +141,17 @@ impl World {
         self.step(at, boot);
     }
 
-    /// Whether some transaction has held its rows for long.
+    /// Whether some transaction is slow.
     pub(super) fn has_slow_transaction(&self) -> bool {
         let slow = |open: &OpenCommit| self.now - open.began > SLOW_TRANSACTION;
         let up = self.processes.iter().filter_map(|process| process.up.as_ref());
         let open = |call: &Call| matches!(call, Call::Open(open) if slow(open));
-        !self.strays.is_empty()
+        !self.detached.is_empty()
             || !self.foreign.is_empty()
             || up.filter_map(|up| up.call.as_ref()).any(open)
     }
 
-    /// Whether some commit has waited for a lock for long.
+    /// Whether some commit has waited long for a lock.
     pub(super) fn has_waiting_commit(&self) -> bool {
         let waits = |open: &OpenCommit| open.waits > 0 && self.now - open.began > SLOW_TRANSACTION;
         let up = self.processes.iter().filter_map(|process| process.up.as_ref());
@@ -159,7 +159,7 @@ impl World {
         calls.into_iter().any(|call| matches!(call, Call::Open(open) if waits(open)))
     }
 
-    /// A transaction takes its next step.
+    /// Executes the next step of a transaction.
     pub(super) fn step(&mut self, at: usize, boot: u64) {
         let now = self.now;
         let Some(up) = self.up(at, boot) else { return };
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// Plans the next step of a commit.
+    /// Schedules the next step of a commit.
     fn go_on(&mut self, at: usize, boot: u64, open: OpenCommit) {
         let mut wait = self.work.below(self.options.commit_ms / 2 + 2);
         if self.strikes(Fault::SlowTransaction, self.options.rate / 2) {
@@ -219,8 +219,8 @@ impl World {
         let Some(up) = self.processes[at].up.as_mut() else { return };
         let clock = up.clock.now(&self.wall, true_now);
         // The batch says what the store's clock should read, and the commit compares the two.
-        let (sight, made) = up.made_with;
-        let step_seen = sight.step_seen_by_commit(made, clock.wall, true_now);
+        let (step_detector, made) = up.made_with;
+        let step_seen = step_detector.step_seen_by_commit(made, clock.wall, true_now);
         if open.transaction.is_none() {
             open.transaction = up.handle.begin(open.process);
         }
@@ -255,7 +255,7 @@ impl World {
                     (open.asked, open.seen) = (true_now, self.ledger.commits);
                 }
                 open.clock = Some(clock);
-                // The batch bears the latest instant, should the clock be set back meanwhile.
+                // The batch keeps the latest instant if the clock is set back meanwhile.
                 if open.answers.iter().all(|earlier| earlier.now <= answers.now) {
                     open.read = true_now;
                 }
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// Rolls back, and begins again with fresh answers, unless that was tried too often.
+    /// Rolls back and starts again with new answers, up to the limit of tries.
     fn start_over(&mut self, at: usize, boot: u64, mut open: OpenCommit, why: &'static str) {
         self.note_step(at, 3, why);
         open.transaction = None;
@@ -291,7 +291,7 @@ impl World {
             let cause = Cause::new("other transactions changed the same rows each time");
             let executed =
                 Executed { result: Err(CommitError::NotCommitted(cause)), applied: false };
-            return self.tell(at, boot, open, executed);
+            return self.report_result(at, boot, open, executed);
         }
         open.next = Next::Ask(Box::new(Apply::new(&open.batch).1));
         open.began = self.now;
@@ -299,7 +299,7 @@ impl World {
         self.plan_step(at, boot, open, wait);
     }
 
-    /// The COMMIT of a transaction: it takes place, fails, or lands late.
+    /// Commits a transaction: it takes place, fails, or takes place late.
     fn commit_open(&mut self, at: usize, boot: u64, mut open: OpenCommit, outcomes: Outcomes) {
         let crashes = self.strikes(Fault::CrashInCommit, self.options.rate / 8);
         if crashes && self.luck.chance(500) {
@@ -310,11 +310,11 @@ impl World {
         if late && self.strikes(Fault::LateCommit, self.options.rate) {
             let batch = open.batch.clone();
             let unknown = Box::new(outcomes.clone());
-            let told = OpenCommit { clock: open.clock, ..OpenCommit::new(batch, open.process, 0) };
+            let bare = OpenCommit { clock: open.clock, ..OpenCommit::new(batch, open.process, 0) };
             self.leave(open, outcomes);
             let cause = Cause::new("injected fault: the answer to COMMIT is lost");
             let result = Err(CommitError::Unknown { cause, outcomes: unknown });
-            return self.tell(at, boot, told, Executed { result, applied: false });
+            return self.report_result(at, boot, bare, Executed { result, applied: false });
         }
         let Some(up) = self.processes[at].up.as_mut() else { return };
         let by = open.by();
@@ -330,7 +330,7 @@ impl World {
         self.answer_commit(at, boot, open, executed);
     }
 
-    fn tell(&mut self, at: usize, boot: u64, open: OpenCommit, executed: Executed) {
+    fn report_result(&mut self, at: usize, boot: u64, open: OpenCommit, executed: Executed) {
         let by = open.by();
         self.executed(at, by, &open.batch, &executed);
         self.answer_commit(at, boot, open, executed);
@@ -352,20 +352,21 @@ impl World {
         }
     }
 
-    /// Leaves a transaction to itself, to land or to be rolled back after a while.
+    /// Detaches a transaction: it is committed or rolled back after a while.
     fn leave(&mut self, open: OpenCommit, outcomes: Outcomes) {
         let by = open.by();
         let lands = self.luck.chance(700);
-        let number = self.next_stray;
-        self.next_stray += 1;
-        self.strays.insert(number, Stray { open, outcomes, by, lands });
+        let number = self.next_transaction;
+        self.next_transaction += 1;
+        self.detached.insert(number, DetachedCommit { open, outcomes, by, lands });
         let wait = self.luck.range(20, 6_000);
         self.after(wait, Event::Land(number));
     }
 
-    /// A transaction that its process has left comes to its end.
+    /// Commits or rolls back a detached transaction.
     pub(super) fn land(&mut self, number: u64) {
-        let Some(Stray { mut open, outcomes, by, lands }) = self.strays.remove(&number) else {
+        let Some(DetachedCommit { mut open, outcomes, by, lands }) = self.detached.remove(&number)
+        else {
             return;
         };
         let Some(transaction) = open.transaction.take() else { return };
@@ -381,14 +382,14 @@ impl World {
         }
     }
 
-    /// The store ends a transaction whose process has stood still for long.
+    /// Ends the transaction of a process that has been suspended for long.
     pub(super) fn cut_off(&mut self, at: usize, boot: u64, seq: u64) {
         let now = self.now;
         let Some(up) = self.up(at, boot) else { return };
         let Some(Call::Open(open)) = up.call.as_mut() else { return };
         let idle = open.seq() == seq && now - open.stepped >= IDLE_TRANSACTION;
         if idle && open.transaction.take().is_some() {
-            self.note_step(at, 4, "stands still: its transaction is ended by the store");
+            self.note_step(at, 4, "is suspended: the store ends its transaction");
         }
     }
 

@@ -1,6 +1,8 @@
 //! The store, as the suites take it: in a schema of its own on the server of this process.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod commits;
+
 use std::time::Duration;
 
 use windlass_core::store::{CommitPoint, Disagreement};
@@ -43,6 +45,38 @@ pub(crate) fn verify(store: &PgStore) -> Vec<String> {
 pub(crate) fn fresh_url() -> String {
     let server = PostgresServer::shared().expect("PostgreSQL is installed");
     server.url(&server.new_schema())
+}
+
+/// The number of the newest schema, as a store that was just opened has it.
+pub(crate) fn schema_number(server: &PostgresServer, schema: &str) -> usize {
+    let sql = format!("SELECT value FROM {schema}.meta WHERE key = 'schema'");
+    server.run(&sql).parse().expect("it is a number")
+}
+
+/// What takes back each migration, as far as the next one to run needs it.
+const UNDO: [&str; 6] = [
+    "",
+    "DROP TABLE error_groups; ALTER TABLE done DROP COLUMN error_group",
+    "DROP TABLE bulk",
+    // It makes indexes again that it drops before.
+    "",
+    "ALTER TABLE counts DROP COLUMN retrying; \
+     ALTER TABLE queues DROP COLUMN paused_at, DROP COLUMN paused_by",
+    // It only sets what autovacuum goes by.
+    "",
+];
+
+/// Takes a store of the newest schema back to an older one.
+pub(crate) fn take_back(server: &PostgresServer, schema: &str, number: usize) {
+    let newest = schema_number(server, schema);
+    assert_eq!(newest, UNDO.len(), "a new migration needs a line that takes it back");
+    let steps = UNDO[number..].iter().rev();
+    let steps: Vec<&str> = steps.copied().filter(|sql| !sql.is_empty()).collect();
+    server.run(&format!(
+        "BEGIN; SET search_path = {schema}; {}; \
+         UPDATE meta SET value = {number} WHERE key = 'schema'; COMMIT",
+        steps.join("; ")
+    ));
 }
 
 impl Subject for InSchema {

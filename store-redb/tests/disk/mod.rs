@@ -17,7 +17,7 @@ use redb::StorageBackend;
 pub(crate) enum Fault {
     /// The power is cut in the middle of this sync.
     CutAtSync(u64),
-    /// The power is cut just behind this sync, before anybody hears of it.
+    /// The power is cut just behind this sync, before any caller gets its result.
     CutAfterSync(u64),
     /// This operation fails, and those behind it work.
     FailAt(u64),

@@ -15,7 +15,7 @@ use windlass_store_redb::RedbStore;
 
 use super::Disk;
 
-/// When everything starts.
+/// The wall clock at the first batch.
 pub(crate) const START: Wall = Wall::new(1_700_000_000_000);
 
 /// The batches of one kind that a crash test interrupts.

@@ -1,4 +1,4 @@
-//! Files of the first five schemas, as they were written then: they are migrated with everything
+//! Files of earlier schemas, as they were written then: they are migrated with everything
 //! in them, whenever the power is cut.
 
 use redb::{ReadableTable, TableDefinition, TableHandle, WriteTransaction};
@@ -12,6 +12,7 @@ use crate::{SIZE, cases, furnished, recover};
 
 const META: TableDefinition<'_, &[u8], u64> = TableDefinition::new("meta");
 const JOBS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("jobs");
+const COUNTS: TableDefinition<'_, &[u8; 8], &[u8]> = TableDefinition::new("counts");
 const WORKERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("workers");
 const OLD_READY: TableDefinition<'_, &[u8; 26], ()> = TableDefinition::new("ready");
 const READY: TableDefinition<'_, &[u8; 34], ()> = TableDefinition::new("ready2");
@@ -20,13 +21,22 @@ const PAIRS: TableDefinition<'_, &[u8; 16], ()> = TableDefinition::new("pairs");
 const SETTLED: TableDefinition<'_, &[u8; 25], ()> = TableDefinition::new("settled");
 const KEYED: TableDefinition<'_, &[u8], ()> = TableDefinition::new("keyed");
 const FIGURES: TableDefinition<'_, &[u8; 17], &[u8]> = TableDefinition::new("figures");
+const DEAD_LETTERS: TableDefinition<'_, u64, &[u8; 16]> = TableDefinition::new("dead_letters");
+const GROUPED: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("grouped");
+const ERROR_GROUPS: TableDefinition<'_, &[u8; 16], &[u8]> = TableDefinition::new("error_groups");
 
 /// Turns a file of today into one of an older schema.
 fn turn_back(image: Vec<u8>, schema: u64) -> Vec<u8> {
     let disk = Disk::new(image, 0);
     let db = redb::Builder::new().create_with_backend(disk.clone()).expect("it opens");
     let txn = db.begin_write().expect("no other transaction writes");
-    turn_back_instances(&txn);
+    turn_back_counts(&txn);
+    if schema < 7 {
+        turn_back_groups(&txn);
+    }
+    if schema < 6 {
+        turn_back_instances(&txn);
+    }
     if schema < 5 {
         assert!(txn.delete_table(FIGURES).expect("it goes"), "it was there");
     }
@@ -46,6 +56,33 @@ fn turn_back(image: Vec<u8>, schema: u64) -> Vec<u8> {
     txn.commit().expect("it is committed");
     drop(db);
     disk.durable()
+}
+
+/// No number of retrying jobs stood at the end of counters.
+fn turn_back_counts(txn: &WriteTransaction) {
+    let mut counts = txn.open_table(COUNTS).expect("it opens");
+    let rows = counts.iter().expect("it can be read").map(|row| {
+        let (pair, row) = row.expect("it can be read");
+        let ends = |at: &usize| row.value()[at - 1] & 0x80 == 0;
+        // Where the last number begins: behind the last byte before it that ends a number.
+        let end = (1..row.value().len()).rev().find(ends).expect("there are several numbers");
+        (*pair.value(), row.value()[..end].to_vec())
+    });
+    let rows: Vec<([u8; 8], Vec<u8>)> = rows.collect();
+    for (pair, row) in rows {
+        counts.insert(&pair, row.as_slice()).expect("it is put");
+    }
+}
+
+/// Dead letters were in no groups.
+fn turn_back_groups(txn: &WriteTransaction) {
+    for (name, gone) in [
+        ("dead_letters", txn.delete_table(DEAD_LETTERS)),
+        ("grouped", txn.delete_table(GROUPED)),
+        ("error_groups", txn.delete_table(ERROR_GROUPS)),
+    ] {
+        assert!(gone.expect("it goes"), "{name}");
+    }
 }
 
 /// Ready jobs were also keyed by queue, due time and id; no job by queue and kind.
@@ -73,10 +110,10 @@ fn turn_back_jobs(txn: &WriteTransaction) {
     let mut jobs = txn.open_table(JOBS).expect("it opens");
     let rows = jobs.iter().expect("it can be read").map(|row| {
         let (id, row) = row.expect("it can be read");
-        let [2, flags, spent, rest @ ..] = row.value() else { panic!("no row of today") };
+        let [2, flags, verdict, rest @ ..] = row.value() else { panic!("no row of today") };
         assert_eq!(flags & 0x80, 0, "a rank that no older schema could hold");
         let length = rest.iter().position(|byte| byte & 0x80 == 0).expect("a number ends");
-        (id.value(), [&[1, *flags, *spent], &rest[length + 1..]].concat())
+        (id.value(), [&[1, *flags, *verdict], &rest[length + 1..]].concat())
     });
     let rows: Vec<(u64, Vec<u8>)> = rows.collect();
     for (id, row) in rows {
@@ -142,9 +179,10 @@ fn check(store: &RedbStore, schema: u64, work: &Work) -> Result<(), String> {
     if schema == 1 {
         check_old_worker(store);
     }
-    let rows = |text: String| -> Vec<String> {
-        text.lines().filter(|line| !line.starts_with("worker ")).map(Into::into).collect()
-    };
+    // Of failures that were replayed or deleted nothing is known any more; a job knows its group.
+    let compared = |line: &&str| !line.starts_with("worker ") && !line.starts_with("error group ");
+    let rows =
+        |text: String| -> Vec<String> { text.lines().filter(compared).map(Into::into).collect() };
     if rows(dump(store)?) != rows(dump(&work.shadow)?) {
         return Err("it does not hold what it held before".into());
     }
@@ -157,7 +195,7 @@ fn check(store: &RedbStore, schema: u64, work: &Work) -> Result<(), String> {
 #[test]
 fn a_file_of_an_older_schema_is_brought_up_to_date_whenever_the_power_is_cut() {
     let (image, work) = furnished(true);
-    for schema in [1, 2, 3, 4, 5] {
+    for schema in [1, 2, 3, 4, 5, 6, 8] {
         let image = turn_back(image.clone(), schema);
         let disk = Disk::new(image.clone(), 0);
         disk.set(None);

@@ -24,7 +24,7 @@ fn play_over(story: &[Act], states: &[Dump], breakdown: Breakdown) -> u64 {
         Ok(opened) => watched.store = Some(opened),
         Err(error) => {
             assert_names_the_cause(&error.to_string());
-            watched.disk.mend();
+            watched.disk.clear_breakdown();
             watched.open();
         }
     }
@@ -35,7 +35,7 @@ fn play_over(story: &[Act], states: &[Dump], breakdown: Breakdown) -> u64 {
         }
     }
     let fired = watched.disk.fired();
-    watched.disk.mend();
+    watched.disk.clear_breakdown();
     assert_durable(&mut watched, &states[story.len()]);
     fired
 }
@@ -44,7 +44,7 @@ fn play_over(story: &[Act], states: &[Dump], breakdown: Breakdown) -> u64 {
 #[track_caller]
 fn put_right(watched: &mut Watched, act: &Act, error: &CommitError, [before, after]: [&Dump; 2]) {
     assert_names_the_cause(&error.to_string());
-    watched.disk.mend();
+    watched.disk.clear_breakdown();
     let committed = match error {
         CommitError::NotCommitted(_) | CommitError::Full(_) => false,
         CommitError::Fatal { outcomes, .. } => {
@@ -127,7 +127,7 @@ fn a_full_disk_refuses_commits_and_takes_them_again_once_there_is_space() {
 }
 
 #[test]
-fn a_commit_on_a_full_disk_is_told_so_and_jobs_stored_before_can_be_read() {
+fn a_commit_on_a_full_disk_fails_as_full_and_jobs_stored_before_can_be_read() {
     let story = short_story();
     let states = states(&story);
     let mut watched = Watched::fresh();
@@ -138,7 +138,7 @@ fn a_commit_on_a_full_disk_is_told_so_and_jobs_stored_before_can_be_read() {
         assert!(matches!(error, CommitError::Full(_)), "{error}");
         assert_eq!(watched.dump(), states[1]);
     }
-    watched.disk.mend();
+    watched.disk.clear_breakdown();
     perform(watched.store(), &story[1]).expect("there is space again");
     assert_durable(&mut watched, &states[2]);
 }
@@ -159,7 +159,7 @@ fn a_full_disk_under_the_move_of_the_log_costs_no_commit() {
     assert!(watched.disk.fired() > 0, "the WAL was never checkpointed");
     let seen = watched.dump();
     assert_durable(&mut watched, &seen);
-    watched.disk.mend();
+    watched.disk.clear_breakdown();
     outgrow_the_wal(&mut watched, 5..7);
     let seen = watched.dump();
     assert_durable(&mut watched, &seen);
@@ -244,7 +244,7 @@ fn a_batch_found_in_a_log_that_was_not_synced_is_made_durable_before_it_is_shown
     perform(watched.store(), &story[1]).expect_err("its sync failed");
     watched.disk.break_down(Breakdown::new(Fault::Error).lasting());
     watched.store = None;
-    watched.disk.mend();
+    watched.disk.clear_breakdown();
     watched.open();
     assert_durable(&mut watched, &states[2]);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use windlass_core::store::{CommitError, Dump, Store, StoreError};
-use windlass_store_sqlite::SqliteStore;
+use windlass_store_sqlite::{OpenError, SqliteStore};
 use windlass_tests::on_disk::scratch;
 
 use crate::story::{perform, short_story};
@@ -33,7 +33,7 @@ impl Victim {
         self.dir.path().join(format!("jobs.db{end}"))
     }
 
-    /// Nothing is acknowledged, now or later; the message names the file and what became of it.
+    /// Nothing is acknowledged, now or later; the message names the file and what happened to it.
     #[track_caller]
     fn assert_stopped(&mut self, file: &str, what: &str) {
         let next = &short_story()[4];
@@ -109,7 +109,11 @@ fn a_store_that_is_closed_leaves_the_log_of_its_successor_alone() {
     drop(store);
     let kept = fs::read(&log).expect("it is still there");
     assert_eq!(kept, b"the log of another");
-    let store = SqliteStore::open(dir.path().join("jobs.db")).expect("the successor opens");
+    let path = dir.path().join("jobs.db");
+    let refused = SqliteStore::open(&path).expect_err("the log is that of another");
+    assert!(matches!(refused, OpenError::StaleWal { .. }), "{refused}");
+    fs::remove_file(&log).expect("it can be removed");
+    let store = SqliteStore::open(path).expect("the successor opens");
     assert_eq!(dump(&store), before);
 }
 

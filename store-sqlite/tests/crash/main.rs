@@ -1,4 +1,4 @@
-//! What survives a power cut, a failing disk, and hands that meddle with the files.
+//! What survives a power cut, a failing disk, and other programs that change the files.
 //!
 //! The disk is that of `windlass-store-sqlite-vfs`, which tells its model. A story of commits is
 //! played once; then every crash it could have had is built and opened with the ordinary store.

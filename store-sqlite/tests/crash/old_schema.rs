@@ -4,7 +4,9 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use windlass_core::store::{Dump, Filter, Reader, Store, Worker, WorkerKind};
-use windlass_core::{Demand, IdempotencyKey, Kind, QueueName, Rank, View, Wall, WorkerId};
+use windlass_core::{
+    Counts, Demand, IdempotencyKey, Kind, Pause, QueueName, Rank, View, Wall, WorkerId,
+};
 use windlass_store_sqlite::SqliteStore;
 use windlass_store_sqlite_vfs::Image;
 use windlass_tests::on_disk::scratch;
@@ -35,7 +37,7 @@ const THIRD: &str = concat!(
     include_str!("../../src/migrations/0001_first.sql"),
     include_str!("../../src/migrations/0002_workers.sql"),
     include_str!("../../src/migrations/0003_rank.sql"),
-    "INSERT INTO queues (id, name) VALUES (1, 'default'), (2, 'rare');
+    "INSERT INTO queues (id, name, paused) VALUES (1, 'default', 0), (2, 'rare', 1);
      INSERT INTO kinds (id, name) VALUES (1, 'default'), (2, 'rare');
      INSERT INTO retries VALUES (1, 2, 2000, 1000, 3600000, 0);
      INSERT INTO jobs (id, view, at, queue, kind, class, run_at, attempts, max_retries, epoch,
@@ -44,7 +46,7 @@ const THIRD: &str = concat!(
        VALUES
        (1, 0, 5, 1, 1, -7, 5, 0, 3, 0, 0, 30000, 1, 5, 5, NULL, 900, NULL, NULL, NULL, NULL,
         0, 5, 7, 4),
-       (2, 1, 9000, 1, 1, 0, 9000, 0, 3, 0, 0, 30000, 1, 5, 5, NULL, NULL, NULL, NULL, NULL, NULL,
+       (2, 1, 9000, 1, 1, 0, 9000, 2, 3, 2, 0, 30000, 1, 5, 8, 7, NULL, 1, NULL, NULL, NULL,
         0, 9000, 0, 4),
        (3, 2, 40000, 1, 2, 0, 5, 1, 3, 1, 0, 30000, 1, 5, 10, 10, NULL, NULL, 30000, 'w1', NULL,
         0, 5, 0, 4),
@@ -80,6 +82,16 @@ fn check_third(dump: &Dump) {
     assert_eq!(job(2).lease().map(|lease| lease.worker.as_str()), Some("w1"));
     assert_eq!(job(3).idempotency_key.as_ref().map(IdempotencyKey::as_str), Some("k"));
     assert_eq!((job(4).max_retries.get(), job(5).generation), (0, 1));
+    let paused: Vec<Option<Pause>> =
+        dump.queues.iter().map(|row| row.queue.paused.clone()).collect();
+    assert_eq!(paused, [None, Some(Pause::default())], "it is not known since when");
+    let counts = |queue: usize, kind: usize| dump.queues[queue].kinds[kind].1;
+    assert_eq!(counts(0, 0), Counts::new([1, 1, 0, 0, 0, 0]).with_retrying(1));
+    assert_eq!(counts(1, 0).retrying(), 0, "jobs that ended with attempts are not retrying");
+    let [group] = dump.groups.as_slice() else { panic!("there is one dead letter") };
+    assert_eq!(job(4).state.group(), Some(group.id));
+    assert_eq!((group.title.to_string().as_str(), group.live), ("broken", 1));
+    assert_eq!((group.first_at, group.last_at), (Wall::new(30), Wall::new(30)));
 }
 
 type Check = fn(&Dump);
@@ -121,7 +133,7 @@ fn a_file_of_an_older_schema_is_migrated_once() {
         check(&dump(&store));
         assert_eq!(store.verify(), Ok(Vec::new()));
         drop(store);
-        assert_eq!(version(&path), 7);
+        assert_eq!(version(&path), 10);
         check(&dump(&SqliteStore::open(&path).expect("it opens again")));
     }
 }

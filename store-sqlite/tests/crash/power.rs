@@ -60,7 +60,7 @@ fn a_power_cut_loses_no_acknowledged_enqueue_and_leaves_no_half_of_another() {
 
 #[test]
 fn a_power_cut_leaves_a_claim_a_settlement_or_a_reaping_done_or_undone() {
-    cut_power_in(&["claim", "settle", "reap", "beat", "purge"]);
+    cut_power_in(&["claim", "settle", "reap", "heartbeat", "purge"]);
 }
 
 #[test]

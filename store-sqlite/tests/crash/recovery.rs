@@ -77,7 +77,7 @@ fn kill_then_cut_power(story: &[Act], killed_at: u64) {
     if let Ok(mut store) = opened {
         let _ = story.iter().try_for_each(|act| perform(&mut store, act));
     }
-    watched.disk.mend();
+    watched.disk.clear_breakdown();
     watched.open();
     let shown = dump(watched.store());
     let image = watched.disk.image(watched.disk.now(), Fate::LoseAll);

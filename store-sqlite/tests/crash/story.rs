@@ -43,7 +43,7 @@ pub(crate) fn story() -> Vec<Act> {
             batch.promote = Some(10);
             batch.claims.push(claim_for(main_work(), "w3", 6));
         }),
-        commit(13, "beat", later, |batch| {
+        commit(13, "heartbeat", later, |batch| {
             let progress = Some(text(r#"{"half":true}"#));
             batch.heartbeats.push(Heartbeat { token: token(3, 2), extend: None, progress });
             let mut figures = FigureSet::default();
@@ -131,7 +131,7 @@ pub(crate) fn perform(store: &mut SqliteStore, act: &Act) -> Result<(), CommitEr
 #[track_caller]
 fn expect(batch: &Batch, out: &Outcomes) {
     let refused = out.settles.iter().filter(|settled| settled.is_err()).count()
-        + out.heartbeats.iter().filter(|beaten| beaten.is_err()).count()
+        + out.heartbeats.iter().filter(|answered| answered.is_err()).count()
         + out.enqueues.iter().filter(|receipt| receipt.is_err()).count();
     assert!(out.wrote && refused == 0, "the story goes on: {batch:?} {out:?}");
     let wanted: usize = batch.claims.iter().flat_map(|claim| &claim.takers).map(|t| t.max).sum();

@@ -83,7 +83,7 @@ pub(crate) struct Played {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Plays a story; `prepare` may meddle with the disk before.
+/// Plays a story; `prepare` may set faults on the disk before.
 pub(crate) fn play(story: &[Act], prepare: impl FnOnce(&Disk)) -> Played {
     let mut watched = Watched::closed();
     prepare(&watched.disk);

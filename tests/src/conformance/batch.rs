@@ -16,11 +16,11 @@ use crate::fixture::*;
 /// A lease of [`work`] has run out by then.
 const LONG: Millis = Millis::hours(1);
 
-fn beat(token: LeaseToken) -> Heartbeat {
+fn heartbeat(token: LeaseToken) -> Heartbeat {
     Heartbeat { token, extend: None, progress: Some(text("\"still there\"")) }
 }
 
-/// The settings of a queue in which so many may wait.
+/// The settings of a queue with this `max_queued`.
 fn at_most(waiting: u64) -> QueueSettings {
     QueueSettings { max_queued: Some(max_queued(waiting)), ..QueueSettings::default() }
 }
@@ -31,7 +31,7 @@ pub fn reports_come_before_heartbeats<S: Subject>() {
     let mut world = World::<S>::new();
     let token = world.running(work()).job.token();
     let out = world.commit(|batch| {
-        batch.heartbeats.push(beat(token));
+        batch.heartbeats.push(heartbeat(token));
         batch.settles.push(Settle { token, verdict: complete() });
     });
     assert_eq!(out.settles, [Ok(StateName::Done)]);
@@ -60,7 +60,7 @@ pub fn heartbeats_come_before_operators<S: Subject>() {
     let token = world.running(work()).job.token();
     let out = world.commit(|batch| {
         batch.admin.push(Admin::Cancel(token.job));
-        batch.heartbeats.push(beat(token));
+        batch.heartbeats.push(heartbeat(token));
     });
     assert!(out.heartbeats[0].is_ok(), "it was still running: {:?}", out.heartbeats[0]);
     assert_eq!(world.job(token.job).state.name(), StateName::Cancelled);
@@ -71,7 +71,7 @@ pub fn operators_come_before_new_jobs<S: Subject>() {
     let waiting = world.enqueue(work_in("small"));
     let out = world.commit(|batch| {
         batch.enqueues.extend([work_in("small"), work_in("small")]);
-        batch.admin.push(Admin::SetQueue(queue("small"), at_most(1)));
+        batch.admin.push(Admin::set_queue(queue("small"), at_most(1)));
         batch.admin.push(Admin::Cancel(waiting));
     });
     assert!(out.enqueues[0].is_ok(), "the cancelled job made room: {:?}", out.enqueues[0]);
@@ -81,7 +81,7 @@ pub fn operators_come_before_new_jobs<S: Subject>() {
 
 pub fn new_jobs_come_before_leases_that_ran_out<S: Subject>() {
     let mut world = World::<S>::new();
-    world.admin(Admin::SetQueue(queue("small"), at_most(1))).expect("the queue takes settings");
+    world.admin(Admin::set_queue(queue("small"), at_most(1))).expect("the queue takes settings");
     world.running(work_in("small"));
     world.advance(LONG);
     let out = world.commit(|batch| {
@@ -92,14 +92,14 @@ pub fn new_jobs_come_before_leases_that_ran_out<S: Subject>() {
     assert_eq!(out.reaped, Some(Reaped::Page { requeued: 1, failed: 0, next: None }));
 }
 
-pub fn whoever_reports_in_time_for_the_batch_is_not_reaped<S: Subject>() {
+pub fn a_job_reported_in_time_for_the_batch_is_not_reaped<S: Subject>() {
     let mut world = World::<S>::new();
     let tokens: Vec<LeaseToken> = (0..4).map(|_| world.running(work()).job.token()).collect();
     world.advance(LONG);
     let out = world.commit(|batch| {
         batch.reap = Some(reap_up_to(9));
         batch.admin.push(Admin::Cancel(tokens[2].job));
-        batch.heartbeats.push(beat(tokens[1]));
+        batch.heartbeats.push(heartbeat(tokens[1]));
         batch.settles.push(Settle { token: tokens[0], verdict: complete() });
     });
     assert_eq!(out.reaped, Some(Reaped::Page { requeued: 1, failed: 0, next: None }));
@@ -151,10 +151,10 @@ pub fn claims_see_the_gates_that_operators_set<S: Subject>() {
     let mut world = World::<S>::new();
     world.enqueue(work_in("shut"));
     world.enqueue(work_in("open"));
-    world.admin(Admin::Pause(queue("open"))).expect("the queue is paused");
+    world.admin(Admin::pause(queue("open"))).expect("the queue is paused");
     let out = world.commit(|batch| {
         batch.claims.push(claim_for(work_of_queues(&["shut", "open"]), "w1", 9));
-        batch.admin.extend([Admin::Pause(queue("shut")), Admin::Resume(queue("open"))]);
+        batch.admin.extend([Admin::pause(queue("shut")), Admin::Resume(queue("open"))]);
     });
     let queues: Vec<_> = out.claims[0].jobs.iter().map(|leased| &leased.job.queue).collect();
     assert_eq!(queues, [&queue("open")]);
@@ -191,10 +191,10 @@ pub fn a_job_changed_many_times_in_a_batch_ends_where_the_last_change_put_it<S: 
     assert_eq!(detail.job.epoch, token.epoch.next());
     assert_eq!(detail.job.lease().map(|lease| lease.worker.clone()), Some(worker("w2")));
     assert_eq!(world.attempts(token.job).len(), 1, "what went wrong on the way is remembered");
-    let told: Vec<_> =
+    let found: Vec<_> =
         out.changes.iter().map(|change| (change.id, change.from, change.to)).collect();
     let processing = Some(StateName::Processing);
-    assert_eq!(told, [(token.job, processing, processing)], "it has another holder now");
+    assert_eq!(found, [(token.job, processing, processing)], "it has another holder now");
 }
 
 /// Found by this case: the texts of the report were written behind the removal of their job.
@@ -207,7 +207,7 @@ pub fn a_job_that_reported_and_was_deleted_in_one_batch_leaves_nothing<S: Subjec
     let out = world.commit(|batch| {
         batch.settles.push(Settle { token: done, verdict: complete_with("1") });
         batch.settles.push(Settle { token: dead, verdict: fail_for_good("no use") });
-        batch.heartbeats.push(beat(stopped));
+        batch.heartbeats.push(heartbeat(stopped));
         batch.admin.push(Admin::Cancel(stopped.job));
         batch.admin.extend(gone.map(Admin::Delete));
     });
@@ -226,7 +226,7 @@ pub fn a_job_that_reported_and_was_deleted_in_one_batch_leaves_nothing<S: Subjec
 pub fn refused_commands_do_not_spoil_the_others<S: Subject>() {
     let mut world = World::<S>::new();
     let token = world.running(work()).job.token();
-    let beating = world.running(work()).job.token();
+    let extended = world.running(work()).job.token();
     let waiting = world.enqueue(work_at(-1));
     let wrong = LeaseToken { epoch: token.epoch.next(), ..token };
     let unknown = JobId::LAST;
@@ -234,10 +234,10 @@ pub fn refused_commands_do_not_spoil_the_others<S: Subject>() {
     let out = world.commit(|batch| {
         batch.settles.push(Settle { token: wrong, verdict: complete() });
         batch.settles.push(Settle { token, verdict: complete() });
-        batch.heartbeats.push(beat(LeaseToken { job: unknown, ..token }));
-        batch.heartbeats.push(beat(beating));
+        batch.heartbeats.push(heartbeat(LeaseToken { job: unknown, ..token }));
+        batch.heartbeats.push(heartbeat(extended));
         batch.admin.extend([Admin::Cancel(unknown), Admin::Cancel(waiting)]);
-        batch.admin.push(Admin::Delete(beating.job));
+        batch.admin.push(Admin::Delete(extended.job));
         batch.enqueues.push(NewJob { when: too_far, ..work() });
         batch.enqueues.push(work());
         batch.claims.push(claim_for(work_of_queues(&["unknown"]), "w2", 1));
@@ -264,7 +264,7 @@ pub fn a_batch_of_refusals_alone_leaves_no_trace<S: Subject>() {
     let out = commit_idle(&mut world, |batch| {
         batch.settles.push(Settle { token: wrong, verdict: complete_with("1") });
         batch.settles.push(Settle { token: wrong, verdict: fail("broken") });
-        batch.heartbeats.push(beat(wrong));
+        batch.heartbeats.push(heartbeat(wrong));
         batch.admin.extend([Admin::Replay(held.job), Admin::Delete(held.job)]);
         batch.enqueues.push(keyed("k", NewJob { when: too_far, ..work_in("never-seen") }));
     });
@@ -288,7 +288,7 @@ pub fn answers_stand_in_the_order_of_their_commands<S: Subject>() {
     assert_eq!(out.settles, expected.map(Ok));
     let changed: Vec<JobId> = out.changes.iter().map(|change| change.id).collect();
     let jobs: Vec<JobId> = running.iter().map(|token| token.job).collect();
-    assert_eq!(changed, jobs, "changes are told by id");
+    assert_eq!(changed, jobs, "changes are sorted by id");
 }
 
 pub fn a_batch_tells_when_what_it_wrote_is_next_due<S: Subject>() {

@@ -47,7 +47,7 @@ pub fn a_waiting_job_is_cancelled_and_not_run<S: Subject>() {
         let id = world.enqueue(new);
         let job = cancel(&mut world, id);
         let finished_at = world.now();
-        assert_eq!(job.state, State::Cancelled { finished_at, spent: None });
+        assert_eq!(job.state, State::Cancelled { finished_at, last_verdict: None });
         assert_eq!((job.attempts, job.epoch), (0, Epoch::NEVER));
     }
     world.advance(Millis::hours(2));
@@ -60,7 +60,7 @@ pub fn a_running_job_is_cancelled_and_its_token_is_stale<S: Subject>() {
     let token = world.running(work()).job.token();
     let job = cancel(&mut world, token.job);
     let finished_at = world.now();
-    assert_eq!(job.state, State::Cancelled { finished_at, spent: None });
+    assert_eq!(job.state, State::Cancelled { finished_at, last_verdict: None });
     assert_eq!((job.attempts, job.epoch), (1, token.epoch));
     let stale = JobRefused::from(Rejected::Stale {
         reason: Cancelled,
@@ -71,7 +71,7 @@ pub fn a_running_job_is_cancelled_and_its_token_is_stale<S: Subject>() {
     for verdict in verdicts {
         assert_eq!(world.settle(token, verdict), Err(stale));
     }
-    assert_eq!(world.beat(token, None), Err(stale));
+    assert_eq!(world.heartbeat(token, None), Err(stale));
     let after = world.detail(token.job);
     assert_eq!((after.job, after.result), (job, None), "a refused report leaves nothing");
 }
@@ -142,11 +142,14 @@ pub fn a_failed_job_is_replayed_with_its_attempts_back_and_its_epoch_kept<S: Sub
     world.advance(Millis::minutes(1));
     let now = world.now();
     let job = replay(&mut world, id);
-    assert_eq!(job.state, State::Queued { ready: true, spent: Some(LastVerdict::Permanent) });
+    assert_eq!(
+        job.state,
+        State::Queued { ready: true, last_verdict: Some(LastVerdict::Permanent) }
+    );
     assert_eq!((job.attempts, job.generation, job.run_at), (0, 1, now));
     assert_eq!(job.epoch, before.job.epoch);
     let detail = world.detail(id);
-    assert_eq!(detail.last_error, before.last_error, "what went wrong is still told");
+    assert_eq!(detail.last_error, before.last_error, "what went wrong is still stored");
     assert_eq!(world.attempts(id).len(), 1);
     let claimed = world.claim_one("w1").job;
     assert_eq!((claimed.id, claimed.attempts, claimed.generation), (id, 1, 1));
@@ -162,7 +165,7 @@ pub fn a_cancelled_job_is_replayed_the_same_way<S: Subject>() {
     let now = world.now();
     for (id, epoch) in [(ran.id, ran.epoch), (never_ran, Epoch::NEVER)] {
         let job = replay(&mut world, id);
-        assert_eq!(job.state, State::Queued { ready: true, spent: None });
+        assert_eq!(job.state, State::Queued { ready: true, last_verdict: None });
         assert_eq!((job.attempts, job.generation, job.run_at), (0, 1, now));
         assert_eq!(job.epoch, epoch);
         let claimed = world.claim_one("w1").job;
@@ -212,11 +215,11 @@ pub fn a_token_from_before_the_replay_does_not_settle_the_new_run<S: Subject>() 
     replay(&mut world, old.job);
     let waits = Rejected::Stale { reason: Expired, state: StateName::Queued, epoch: old.epoch };
     assert_eq!(world.settle(old, complete()), Err(waits.into()));
-    assert_eq!(world.beat(old, None), Err(waits.into()));
+    assert_eq!(world.heartbeat(old, None), Err(waits.into()));
     let new = world.claim_one("w2").job;
     let runs = Rejected::Stale { reason: Expired, state: StateName::Processing, epoch: new.epoch };
     assert_eq!(world.settle(old, complete()), Err(runs.into()));
-    assert_eq!(world.beat(old, None), Err(runs.into()));
+    assert_eq!(world.heartbeat(old, None), Err(runs.into()));
     assert_eq!(world.job(new.id), new);
     assert_eq!(world.settle(new.token(), complete()), Ok(StateName::Done));
 }
@@ -257,7 +260,7 @@ pub fn a_replayed_job_stands_behind_those_that_wait_already<S: Subject>() {
 pub fn a_replayed_job_of_a_paused_queue_waits<S: Subject>() {
     let mut world = World::<S>::new();
     let id = world.dead(work(), "broken");
-    world.admin(Admin::Pause(queue("main"))).expect("a queue can be paused");
+    world.admin(Admin::pause(queue("main"))).expect("a queue can be paused");
     replay(&mut world, id);
     world.assert_nothing_to_claim();
     world.admin(Admin::Resume(queue("main"))).expect("a queue can be resumed");
@@ -282,7 +285,7 @@ pub fn an_unknown_job_is_not_found<S: Subject>() {
     let not_found: AdminRefused = JobRefused::NotFound(id).into();
     for command in [Admin::Cancel(id), Admin::Replay(id), Admin::Delete(id)] {
         let out = world.commit(|batch| batch.admin.push(command));
-        assert_eq!(out.admin, [Err(not_found)]);
+        assert_eq!(out.admin, [Err(not_found.clone())]);
         assert!(!out.wrote);
     }
 }

@@ -1,85 +1,14 @@
 //! Claims: who gets which job, in which order, and for how long.
 
-use windlass_core::limits::{CLAIM_BYTES, PAGE_ROWS};
+use windlass_core::limits::PAGE_ROWS;
 use windlass_core::store::{Admin, ClaimFor, Heartbeat, Settle, Taker};
 use windlass_core::{
-    Delay, Demand, Epoch, JobId, Kinds, Millis, NewJob, Priority, QueueSettings, Queues, State,
-    StateName, Verdict, View, When,
+    Delay, Demand, Epoch, JobId, Kinds, Millis, NewJob, Priority, Queues, State, StateName,
+    Verdict, View, When,
 };
 
 use super::{commit_idle, ids};
 use crate::fixture::*;
-
-// Rank.
-
-/// Jobs of three kinds in three queues, in rank order: by priority, then by when they are due,
-/// then by id.
-fn ranked<S: Subject>(world: &mut World<S>) -> Vec<JobId> {
-    let job = |rank, kind_name: &str, queue_name: &str| NewJob {
-        priority: priority(rank),
-        kind: kind(kind_name),
-        ..work_in(queue_name)
-    };
-    let wait = When::After(delay(Millis::new(5)));
-    let due_last = world.enqueue(NewJob { when: wait, ..job(0, "b", "q2") });
-    let low = world.enqueue(job(-1, "a", "q1"));
-    let low_too = world.enqueue(job(-1, "b", "q2"));
-    let middle = world.enqueue(job(0, "c", "q3"));
-    let lowest = world.enqueue(NewJob { priority: Priority::MIN, ..job(0, "a", "q1") });
-    world.advance(TICK);
-    let middle_later = world.enqueue(job(0, "a", "q1"));
-    let middle_too = world.enqueue(job(0, "c", "q2"));
-    let high = world.enqueue(job(7, "b", "q3"));
-    world.advance(TICK);
-    let high_later = world.enqueue(job(7, "a", "q2"));
-    let highest = world.enqueue(NewJob { priority: Priority::MAX, ..job(0, "b", "q1") });
-    world.advance(Millis::new(3));
-    assert_eq!(world.promote(9).count, 1);
-    let middle = [middle, middle_later, middle_too, due_last];
-    [vec![highest, high, high_later], middle.to_vec(), vec![low, low_too, lowest]].concat()
-}
-
-pub fn jobs_are_claimed_by_priority_then_by_when_they_are_due_then_by_id<S: Subject>() {
-    let mut world = World::<S>::new();
-    let expected = ranked(&mut world);
-    let demand = work_of_queues(&["q1", "q2", "q3"]);
-    assert_eq!(ids(&world.claim(demand, "w1", 99)), expected);
-}
-
-pub fn jobs_claimed_one_by_one_come_in_the_same_order<S: Subject>() {
-    let mut world = World::<S>::new();
-    for expected in ranked(&mut world) {
-        let demand = work_of_queues(&["q3", "q1", "q2"]);
-        assert_eq!(ids(&world.claim(demand, "w1", 1)), [expected]);
-    }
-}
-
-pub fn a_demand_for_everything_takes_from_every_queue_by_rank<S: Subject>() {
-    let mut world = World::<S>::alone();
-    let expected = ranked(&mut world);
-    assert_eq!(ids(&world.claim(Demand::ALL, "w1", 4)), expected[..4]);
-    assert_eq!(ids(&world.claim(Demand::ALL, "w1", 99)), expected[4..]);
-}
-
-pub fn a_retried_job_ranks_by_when_it_is_due_again<S: Subject>() {
-    let mut world = World::<S>::new();
-    let token = world.running(work()).job.token();
-    world.advance(TICK);
-    let waiting = world.enqueue(work());
-    world.advance(TICK);
-    world.settle(token, fail_for("later", Millis::ZERO)).expect("the holder's verdict counts");
-    assert_eq!(ids(&world.claim(main_work(), "w1", 2)), [waiting, token.job]);
-}
-
-pub fn a_job_given_back_is_claimed_before_those_that_came_after_it<S: Subject>() {
-    let mut world = World::<S>::new();
-    let token = world.running(work()).job.token();
-    world.advance(TICK);
-    let waiting = world.enqueue(work());
-    world.advance(TICK);
-    world.settle(token, Verdict::Release).expect("the holder's verdict counts");
-    assert_eq!(ids(&world.claim(main_work(), "w1", 2)), [token.job, waiting]);
-}
 
 // Demand.
 
@@ -200,7 +129,8 @@ pub fn a_taker_may_ask_for_leases_of_its_own_length<S: Subject>() {
     let job = &out.claims[0].jobs[0].job;
     assert_eq!(job.visibility_timeout, own, "the job's own length stays");
     world.advance(Millis::minutes(1));
-    let until = world.beat(job.token(), None).expect("the holder is heard").until;
+    let until =
+        world.heartbeat(job.token(), None).expect("the heartbeat of the holder counts").until;
     assert_eq!(until, world.now().plus(longer.millis()), "heartbeats keep to that length");
 }
 
@@ -381,7 +311,7 @@ pub fn a_job_replayed_within_its_own_instant_is_claimed_once<S: Subject>() {
     assert_eq!(out.claims[1].jobs, []);
 }
 
-pub fn a_job_heard_from_in_the_batch_is_not_claimed<S: Subject>() {
+pub fn a_job_with_a_heartbeat_in_the_batch_is_not_claimed<S: Subject>() {
     let mut world = World::<S>::new();
     let token = world.running(work()).job.token();
     world.advance(Millis::hours(1));
@@ -427,7 +357,7 @@ pub fn a_ready_job_stays_ready_when_the_clock_is_set_back<S: Subject>() {
 
 // Many.
 
-/// So many jobs that no store finds them in one page, and one kind that holds all the best.
+/// More jobs than a store finds in one page, and one kind that holds all the best.
 pub fn a_large_claim_comes_in_order_without_gap_or_repetition<S: Subject>() {
     let mut world = World::<S>::alone();
     let many = PAGE_ROWS + PAGE_ROWS / 2;
@@ -471,67 +401,4 @@ pub fn a_claim_finds_what_stands_behind_many_jobs_cancelled_in_its_batch<S: Subj
         batch.claims.push(claim_for(main_work(), "w1", 1));
     });
     assert_eq!(ids(&out.claims[0].jobs), [last]);
-}
-
-// How much a claim brings.
-
-/// A payload of which two fill a claim.
-fn large() -> NewJob {
-    NewJob { payload: text(&"7".repeat(CLAIM_BYTES / 2)), ..work() }
-}
-
-pub fn a_claim_ends_before_its_payloads_exceed_their_limit<S: Subject>() {
-    let mut world = World::<S>::alone();
-    world.load(|batch| batch.enqueues.extend([large(), large(), large(), work()]));
-    let before = world.dump();
-    let demand = main_work();
-    let takers = [("w1", 1), ("w2", 9), ("w3", 9)].map(|(name, max)| Taker {
-        worker: worker(name),
-        max,
-        length: None,
-    });
-    let out = world.load(|batch| batch.claims.push(ClaimFor { demand, takers: takers.into() }));
-    let claimed = &out.claims[0];
-    let who: Vec<usize> = claimed.jobs.iter().map(|leased| leased.taker).collect();
-    assert_eq!((who, claimed.dry, claimed.cut), (vec![0, 1], false, true));
-    let after = world.dump();
-    assert_eq!(after.jobs[2..], before.jobs[2..], "what does not fit is not touched");
-    assert_eq!(out.changes.len(), 2);
-    let out = world.load(|batch| batch.claims.push(claim_for(main_work(), "w3", 9)));
-    assert_eq!(ids(&out.claims[0].jobs), [before.jobs[2].job.id, before.jobs[3].job.id]);
-    assert_eq!((out.claims[0].dry, out.claims[0].cut), (true, false));
-    world.check();
-}
-
-pub fn what_did_not_fit_is_claimed_in_its_rank_by_the_next_demand<S: Subject>() {
-    let mut world = World::<S>::alone();
-    let at = |rank: i16, new: NewJob| NewJob { priority: priority(rank), ..new };
-    let other = NewJob { kind: kind("other"), ..work_at(1) };
-    world.load(|batch| batch.enqueues.extend([at(5, large()), at(3, large()), other]));
-    let out = world.load(|batch| {
-        batch.enqueues.extend([at(4, large()), work_at(2)]);
-        let only = Demand { kinds: Kinds::only(vec![kind("work")]), ..main_work() };
-        batch.claims.push(claim_for(only, "w1", 9));
-        batch.claims.push(claim_for(main_work(), "w2", 9));
-    });
-    let ranks = |at: usize| -> Vec<i16> {
-        out.claims[at].jobs.iter().map(|leased| leased.job.priority.get()).collect()
-    };
-    assert_eq!((ranks(0), out.claims[0].cut), (vec![5, 4], true));
-    assert_eq!((ranks(1), out.claims[1].cut, out.claims[1].dry), (vec![3, 2, 1], false, true));
-    world.check();
-}
-
-pub fn what_did_not_fit_leaves_its_room_under_a_concurrency_limit<S: Subject>() {
-    let mut world = World::<S>::alone();
-    let settings = QueueSettings { concurrency: Some(max_running(3)), ..QueueSettings::default() };
-    let out = world.load(|batch| {
-        batch.admin.push(Admin::SetQueue(queue("main"), settings));
-        batch.enqueues.extend([large(), large(), large(), work()]);
-        batch.claims.push(claim_for(main_work(), "w1", 9));
-    });
-    assert_eq!((out.claims[0].jobs.len(), out.claims[0].cut), (2, true));
-    let out = world.load(|batch| batch.claims.push(claim_for(main_work(), "w1", 9)));
-    assert_eq!((out.claims[0].jobs.len(), out.claims[0].cut), (1, false));
-    world.check();
 }

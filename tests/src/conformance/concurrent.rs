@@ -1,5 +1,5 @@
 //! Two commits at the same time on the same jobs and keys: the outcome is that of one after the
-//! other, and both handles are told the truth.
+//! other, and both handles get the true result.
 
 use windlass_core::StaleReason::{Cancelled, Expired, Settled};
 use windlass_core::store::{Admin, AdminDone, Batch, Heartbeat, Purge, Reaped, Settle};
@@ -69,7 +69,7 @@ fn settle(token: LeaseToken, verdict: Verdict) -> impl FnOnce(&mut Batch) {
     move |batch| batch.settles.push(Settle { token, verdict })
 }
 
-fn beat(token: LeaseToken) -> impl FnOnce(&mut Batch) {
+fn heartbeat(token: LeaseToken) -> impl FnOnce(&mut Batch) {
     move |batch| batch.heartbeats.push(Heartbeat { token, extend: None, progress: None })
 }
 
@@ -133,7 +133,8 @@ pub fn of_a_cancel_and_a_heartbeat_the_cancel_is_never_undone<S: ConcurrentSubje
     in_both_orders(|order| {
         let mut world = World::<S>::new();
         let token = world.running(work()).job.token();
-        let (a, b) = commit_both(&mut world, order, admin(Admin::Cancel(token.job)), beat(token));
+        let (a, b) =
+            commit_both(&mut world, order, admin(Admin::Cancel(token.job)), heartbeat(token));
         assert!(matches!(a.admin[0], Ok(AdminDone::Job(_))), "{:?}", a.admin);
         assert_eq!(b.heartbeats[0].is_ok(), order == Order::SecondLeads, "{:?}", b.heartbeats);
         assert_eq!(world.job(token.job).state.name(), StateName::Cancelled);
@@ -159,7 +160,7 @@ pub fn of_a_reap_and_a_heartbeat_the_first_counts<S: ConcurrentSubject>() {
     in_both_orders(|order| {
         let mut world = World::<S>::new();
         let token = expired(&mut world);
-        let (a, b) = commit_both(&mut world, order, reap, beat(token));
+        let (a, b) = commit_both(&mut world, order, reap, heartbeat(token));
         let job = world.job(token.job);
         match order {
             Order::FirstLeads => {

@@ -20,7 +20,7 @@ use crate::concurrent::{
 use crate::fixture::*;
 
 const QUEUE: &str = "shared";
-/// So many handles commit at once where a limit is tried.
+/// Number of handles that commit at once where a limit is tried.
 const HANDLES: u64 = 4;
 
 fn claim(max: usize) -> impl Fn(&mut Batch) {
@@ -32,11 +32,11 @@ fn enqueue(count: usize) -> impl Fn(&mut Batch) {
 }
 
 fn set(settings: QueueSettings) -> impl Fn(&mut Batch) {
-    move |batch| batch.admin.push(Admin::SetQueue(queue(QUEUE), settings))
+    move |batch| batch.admin.push(Admin::set_queue(queue(QUEUE), settings))
 }
 
 fn pause(batch: &mut Batch) {
-    batch.admin.push(Admin::Pause(queue(QUEUE)));
+    batch.admin.push(Admin::pause(queue(QUEUE)));
 }
 
 fn at_most_running(most: u32) -> QueueSettings {
@@ -180,7 +180,32 @@ pub fn no_claim_commits_after_a_pause<S: ConcurrentSubject>() {
 fn assert_both_kept<S: ConcurrentSubject>(world: &mut World<S>, settings: QueueSettings) {
     let row = world.reader().queue(&queue(QUEUE)).expect("it can be read");
     let row = row.expect("the queue exists").queue;
-    assert_eq!((row.paused, row.settings), (true, settings));
+    assert_eq!((row.is_paused(), row.settings), (true, settings));
+}
+
+pub fn of_two_changes_of_the_same_settings_one_is_refused<S: ConcurrentSubject>() {
+    let replace = |settings: QueueSettings| {
+        let (name, expected) = (queue(QUEUE), Some(Box::new(at_most_running(9))));
+        move |batch: &mut Batch| {
+            let (name, expected) = (name.clone(), expected.clone());
+            batch.admin.push(Admin::SetQueue { name, settings, expected });
+        }
+    };
+    let (one, two) = (at_most_running(1), at_most_running(2));
+    in_both_orders(|order| {
+        let mut world = World::<S>::new();
+        world.commit(set(at_most_running(9)));
+        let (a, b) = commit_both(&mut world, order, replace(one), replace(two));
+        let (kept, won, lost) = match order {
+            Order::FirstLeads => (one, a, b),
+            Order::SecondLeads => (two, b, a),
+        };
+        assert!(won.admin[0].is_ok(), "{:?}", won.admin);
+        assert_eq!(lost.admin[0], Err(AdminRefused::SettingsChanged(kept)));
+        let rows = world.dump().queues;
+        let stored = rows.iter().find(|row| row.queue.name == queue(QUEUE));
+        assert_eq!(stored.map(|row| row.queue.settings), Some(kept));
+    });
 }
 
 pub fn a_pause_and_new_settings_are_both_kept<S: ConcurrentSubject>() {
@@ -313,9 +338,9 @@ pub fn a_batch_that_is_not_over_is_never_reported_as_not_committed<S: Concurrent
     let (now, id) = (world.now(), batch.id);
     let commit: Act<S::Store, Done> =
         Box::new(move |store| Done::Committed(store.commit(now, &batch).is_ok()));
-    let look: Act<S::Store, Done> =
+    let ask: Act<S::Store, Done> =
         Box::new(move |store| Done::WasCommitted(store.was_committed(id)));
-    let done = race(&mut world, vec![commit, look]);
+    let done = race(&mut world, vec![commit, ask]);
     let [Done::Committed(true), Done::WasCommitted(answer)] = &done[..] else {
         panic!("the batch is committed")
     };
@@ -352,7 +377,7 @@ pub fn a_cancel_through_one_handle_is_news_of_a_lost_lease_to_the_other<S: Concu
     assert_eq!(other.news(&held), Ok(News::default()), "nothing has happened since");
     world.admin(Admin::Cancel(token.job)).expect("a running job can be cancelled");
     assert_eq!(other.news(&held), Ok(lost(token)));
-    assert_eq!(other.news(&[kept]), Ok(News::default()), "it is told once");
+    assert_eq!(other.news(&[kept]), Ok(News::default()), "it is reported once");
 }
 
 pub fn a_cancel_before_the_first_check_for_news_is_reported_by_it<S: ConcurrentSubject>() {

@@ -12,7 +12,8 @@ use crate::fixture::{
 
 /// The dead letters of the case, not those of the bystanders.
 fn own() -> DeadFilter {
-    DeadFilter { queue: Some(queue("main")), kind: Some(kind("work")), error_contains: None }
+    let (queue, kind) = (Some(queue("main")), Some(kind("work")));
+    DeadFilter { queue, kind, ..DeadFilter::default() }
 }
 
 fn with_error(text: &str) -> DeadFilter {
@@ -80,7 +81,7 @@ fn dead_letters<S: Subject>(world: &mut World<S>, count: usize, error: &str) -> 
     (0..count).map(dead).collect()
 }
 
-/// So many dead letters like this one, with as few commits as possible.
+/// Makes this number of dead letters like this one, with as few commits as possible.
 fn load_dead<S: Subject>(world: &mut World<S>, new: &NewJob, count: usize, error: &str) {
     let demand = demand_for(new);
     let out = world.load(|batch| {

@@ -108,9 +108,9 @@ pub fn a_job_deleted_twice_is_not_found_the_second_time<S: Subject>() {
     let id = world.done(work());
     let out = world.commit(|batch| batch.admin.extend([Admin::Delete(id), Admin::Delete(id)]));
     let not_found: AdminRefused = JobRefused::NotFound(id).into();
-    assert_eq!(out.admin, [Ok(AdminDone::Deleted), Err(not_found)]);
+    assert_eq!(out.admin, [Ok(AdminDone::Deleted), Err(not_found.clone())]);
     for command in [Admin::Delete(id), Admin::Replay(id), Admin::Cancel(id)] {
-        assert_eq!(world.admin(command), Err(not_found));
+        assert_eq!(world.admin(command), Err(not_found.clone()));
     }
     let token = LeaseToken { job: id, epoch: Epoch::new(1) };
     assert_eq!(world.settle(token, complete()), Err(JobRefused::NotFound(id)));
@@ -250,7 +250,7 @@ pub fn a_job_replayed_in_the_same_batch_is_not_purged<S: Subject>() {
 }
 
 /// Once, it was purged by the age of its first end.
-pub fn a_job_that_ended_anew_in_the_same_batch_is_not_purged<S: Subject>() {
+pub fn a_job_that_ended_again_in_the_same_batch_is_not_purged<S: Subject>() {
     let mut world = World::<S>::new();
     let id = world.cancelled(work());
     world.advance(AGE);
@@ -317,7 +317,7 @@ pub fn a_purge_tells_when_the_next_job_is_past_its_age<S: Subject>() {
     assert_eq!(next(&mut world, only_dead), None);
     world.advance(Millis::minutes(50));
     let out = world.purge(keep_all_for(AGE), 10);
-    assert_eq!(out, Purged { count: 1, more: false, next: at(70) }, "told of what is left");
+    assert_eq!(out, Purged { count: 1, more: false, next: at(70) }, "what is left is reported");
 }
 
 pub fn a_page_that_left_some_behind_tells_an_instant_that_has_passed<S: Subject>() {
@@ -403,13 +403,13 @@ pub fn a_key_taken_over_by_a_later_job_is_not_removed_with_the_earlier_one<S: Su
 
 // Purge: who has long been silent.
 
-pub fn a_purge_forgets_processes_and_workers_silent_for_longer_than_they_are_kept<S: Subject>() {
+pub fn a_purge_removes_processes_and_workers_silent_for_longer_than_they_are_kept<S: Subject>() {
     let mut world = World::<S>::new();
     world.act_as(2);
     world.admin(Admin::SeeWorker(announced("w-silent"))).expect("a worker is noted");
     let silent: BatchId = world.latest_batch();
     world.act_as(1);
-    world.admin(Admin::SeeWorker(announced("w-heard"))).expect("a worker is noted");
+    world.admin(Admin::SeeWorker(announced("w-seen"))).expect("a worker is noted");
     let known = |world: &mut World<S>| {
         let rows = world.dump().workers;
         let names = rows.iter().map(|row| row.worker.id.as_str().to_owned());
@@ -423,16 +423,16 @@ pub fn a_purge_forgets_processes_and_workers_silent_for_longer_than_they_are_kep
     };
     world.advance(SILENT_KEPT);
     purge_one(&mut world);
-    assert_eq!(known(&mut world), ("w-heard w-silent".into(), true), "a day is not too long");
-    world.admin(Admin::SeeWorker(announced("w-heard"))).expect("a worker is noted");
+    assert_eq!(known(&mut world), ("w-seen w-silent".into(), true), "a day is not too long");
+    world.admin(Admin::SeeWorker(announced("w-seen"))).expect("a worker is noted");
     world.advance(TICK);
     purge_one(&mut world);
-    assert_eq!(known(&mut world), ("w-heard".into(), false));
+    assert_eq!(known(&mut world), ("w-seen".into(), false));
     let own = world.latest_batch();
     assert_eq!(world.store().was_committed(own), Ok(true), "the purge itself is known");
 }
 
-pub fn forgetting_a_silent_worker_leaves_what_it_holds<S: Subject>() {
+pub fn removing_a_silent_worker_leaves_what_it_holds<S: Subject>() {
     let mut world = World::<S>::new();
     world.admin(Admin::SeeWorker(announced("w1"))).expect("a worker is noted");
     let held = world.running(work()).job;

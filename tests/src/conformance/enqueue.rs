@@ -38,7 +38,7 @@ pub fn a_job_is_stored_with_every_option_as_it_was_given<S: Subject>() {
         kind: kind("work"),
         priority: priority(-7),
         rank: Rank::new(priority(-7), world.now().plus(Millis::minutes(5)), id),
-        state: State::Queued { ready: false, spent: None },
+        state: State::Queued { ready: false, last_verdict: None },
         attempts: 0,
         max_retries: retries(11),
         epoch: Epoch::NEVER,
@@ -121,7 +121,7 @@ pub fn what_a_job_does_not_say_its_queue_says_and_else_the_policy<S: Subject>() 
         ..work()
     };
     let silent = |name: &str| NewJob { retry: None, ..work_in(name) };
-    world.admin(Admin::SetQueue(queue("main"), settings)).expect("the queue takes settings");
+    world.admin(Admin::set_queue(queue("main"), settings)).expect("the queue takes settings");
     let ids = [silent("plain"), silent("main"), given].map(|new| world.enqueue(new));
     let [policy, queue, job] = ids.map(|id| {
         let job = world.job(id);
@@ -305,7 +305,7 @@ pub fn a_kind_whose_jobs_are_all_gone_makes_room_for_another<S: Subject>() {
     world.enqueue(NewJob { kind: kind("one-more"), ..work_in("full") });
 }
 
-pub fn names_that_differ_by_case_or_length_are_told_apart<S: Subject>() {
+pub fn names_that_differ_by_case_or_length_are_distinguished<S: Subject>() {
     let mut world = World::<S>::new();
     let longest = "q".repeat(NAME_BYTES);
     let names = ["a", "A", "aa", "a.b", "a-b", "a_b", &longest];

@@ -1,4 +1,4 @@
-//! Figures: what a process adds is there once, in any span, whoever folds it and when.
+//! Figures: what a process adds is there once, in any span, whichever process folds it and when.
 
 use windlass_core::limits::FIGURE_PAGE;
 use windlass_core::store::{
@@ -168,7 +168,7 @@ pub fn a_range_of_figures_begins_with_its_start_and_ends_before_its_end<S: Subje
     assert_eq!(read(Span::TenSeconds, Wall::new(i64::MIN), Wall::MAX), []);
 }
 
-pub fn past_figures_are_told_in_steps_whatever_span_they_are_kept_in<S: Subject>() {
+pub fn past_figures_are_reported_in_steps_whatever_span_they_are_kept_in<S: Subject>() {
     let mut world = World::<S>::new();
     let at = start(&mut world);
     add(&mut world, 1, at, 1);
@@ -249,8 +249,8 @@ pub fn a_lease_that_expires_is_counted_and_its_time_is_not<S: Subject>() {
 pub fn heartbeats_replays_and_removals_are_not_counted<S: Subject>() {
     let mut world = World::<S>::new();
     let token = world.running(work()).job.token();
-    let beat = Heartbeat { token, extend: None, progress: None };
-    assert!(did(&mut world, |batch| batch.heartbeats.push(beat)).is_empty());
+    let heartbeat = Heartbeat { token, extend: None, progress: None };
+    assert!(did(&mut world, |batch| batch.heartbeats.push(heartbeat)).is_empty());
     let cancelled = Figures { cancelled: 1, ..Figures::default() };
     let cancel = |batch: &mut Batch| batch.admin.push(Admin::Cancel(token.job));
     assert_eq!(did(&mut world, cancel), cancelled);

@@ -1,4 +1,4 @@
-//! Heartbeats: a lease lasts as long as its holder is heard from.
+//! Heartbeats: a lease lasts as long as its holder sends heartbeats.
 
 use windlass_core::StaleReason::{Cancelled, Expired, Settled};
 use windlass_core::store::{Admin, Heartbeat, JobRefused, LeaseExtended, Reaped};
@@ -25,8 +25,8 @@ fn answer<S: Subject>(
     world: &mut World<S>,
     token: LeaseToken,
 ) -> Result<LeaseExtended, JobRefused> {
-    let beat = Heartbeat { extend: Some(LeaseLength::MAX), ..note(token, "\"refused\"") };
-    commit_idle(world, |batch| batch.heartbeats.push(beat)).heartbeats.remove(0)
+    let heartbeat = Heartbeat { extend: Some(LeaseLength::MAX), ..note(token, "\"refused\"") };
+    commit_idle(world, |batch| batch.heartbeats.push(heartbeat)).heartbeats.remove(0)
 }
 
 pub fn a_heartbeat_extends_the_lease_from_now<S: Subject>() {
@@ -34,7 +34,7 @@ pub fn a_heartbeat_extends_the_lease_from_now<S: Subject>() {
     let token = held(&mut world);
     world.advance(Millis::seconds(50));
     let expected = world.now().plus(MINUTE);
-    assert_eq!(world.beat(token, None), Ok(LeaseExtended { until: expected }));
+    assert_eq!(world.heartbeat(token, None), Ok(LeaseExtended { until: expected }));
     let job = world.job(token.job);
     assert_eq!(job.lease().map(|lease| lease.until), Some(expected));
     world.advance(Millis::seconds(59));
@@ -47,7 +47,7 @@ pub fn a_heartbeat_changes_nothing_but_the_lease<S: Subject>() {
     let token = held(&mut world);
     let before = world.detail(token.job);
     world.advance(Millis::seconds(7));
-    world.beat(token, None).expect("the holder is heard");
+    world.heartbeat(token, None).expect("the heartbeat of the holder counts");
     let after = world.detail(token.job);
     let (attempts, epoch) = (after.job.attempts, after.job.epoch);
     assert_eq!((attempts, epoch), (before.job.attempts, before.job.epoch));
@@ -65,31 +65,35 @@ pub fn a_new_length_holds_for_later_heartbeats_too<S: Subject>() {
     let longer = lease(Millis::minutes(20));
     let until =
         |now: Wall, length: LeaseLength| Ok(LeaseExtended { until: now.plus(length.millis()) });
-    assert_eq!(world.beat(token, Some(longer)), until(world.now(), longer));
+    assert_eq!(world.heartbeat(token, Some(longer)), until(world.now(), longer));
     world.advance(MINUTE);
-    assert_eq!(world.beat(token, None), until(world.now(), longer));
+    assert_eq!(world.heartbeat(token, None), until(world.now(), longer));
     let (shorter, promised) = (LeaseLength::MIN, world.now());
-    assert_eq!(world.beat(token, Some(shorter)), until(promised, longer), "it never moves back");
+    assert_eq!(
+        world.heartbeat(token, Some(shorter)),
+        until(promised, longer),
+        "it never moves back"
+    );
     world.advance(longer.millis());
-    assert_eq!(world.beat(token, None), until(world.now(), shorter));
+    assert_eq!(world.heartbeat(token, None), until(world.now(), shorter));
 }
 
 pub fn a_new_length_ends_with_its_lease<S: Subject>() {
     let mut world = World::<S>::new();
     let token = held(&mut world);
-    world.beat(token, Some(LeaseLength::MAX)).expect("the holder is heard");
+    world.heartbeat(token, Some(LeaseLength::MAX)).expect("the heartbeat of the holder counts");
     world.settle(token, Verdict::Release).expect("the holder's verdict counts");
     let job = world.claim_one("w2").job;
     let lease = job.lease().expect("a claimed job is leased");
     assert_eq!(lease.until, world.now().plus(MINUTE));
 }
 
-pub fn a_late_heartbeat_counts_as_long_as_nobody_took_the_lease_back<S: Subject>() {
+pub fn a_late_heartbeat_counts_as_long_as_no_process_took_the_lease_back<S: Subject>() {
     let mut world = World::<S>::new();
     let token = held(&mut world);
     world.advance(Millis::days(1));
     let until = world.now().plus(MINUTE);
-    assert_eq!(world.beat(token, None), Ok(LeaseExtended { until }));
+    assert_eq!(world.heartbeat(token, None), Ok(LeaseExtended { until }));
     assert_eq!(world.job(token.job).state.name(), StateName::Processing);
 }
 
@@ -99,7 +103,7 @@ pub fn a_note_on_progress_is_kept_until_the_next_one<S: Subject>() {
     for progress in ["1", "{\"percent\": 20}"] {
         world.commit(|batch| batch.heartbeats.push(note(token, progress)));
         assert_eq!(world.detail(token.job).progress, Some(text(progress)));
-        world.beat(token, None).expect("the holder is heard");
+        world.heartbeat(token, None).expect("the heartbeat of the holder counts");
         assert_eq!(world.detail(token.job).progress, Some(text(progress)), "silence keeps it");
     }
     world.settle(token, complete_with("\"a result\"")).expect("the holder's verdict counts");
@@ -139,7 +143,7 @@ pub fn a_heartbeat_by_a_clock_a_moment_behind_does_not_shorten_a_lease<S: Subjec
     let token = held(&mut world);
     let until = world.now().plus(MINUTE);
     world.set_back(Millis::new(900));
-    assert_eq!(world.beat(token, None), Ok(LeaseExtended { until }));
+    assert_eq!(world.heartbeat(token, None), Ok(LeaseExtended { until }));
 }
 
 pub fn a_heartbeat_by_a_clock_that_was_set_back_replaces_an_end_that_means_nothing<S: Subject>() {
@@ -147,7 +151,7 @@ pub fn a_heartbeat_by_a_clock_that_was_set_back_replaces_an_end_that_means_nothi
     let token = held(&mut world);
     world.set_back(Millis::hours(1));
     let until = world.now().plus(MINUTE);
-    assert_eq!(world.beat(token, None), Ok(LeaseExtended { until }));
+    assert_eq!(world.heartbeat(token, None), Ok(LeaseExtended { until }));
 }
 
 pub fn a_stale_token_does_not_heartbeat<S: Subject>() {
@@ -159,7 +163,7 @@ pub fn a_stale_token_does_not_heartbeat<S: Subject>() {
     assert_eq!(answer(&mut world, first), stale(Expired, StateName::Processing, 2));
     assert_eq!(world.job(first.job), second, "the new holder is untouched");
     assert_eq!(world.detail(first.job).progress, None, "a refused heartbeat leaves no note");
-    world.beat(second.token(), None).expect("the new holder is heard");
+    world.heartbeat(second.token(), None).expect("the heartbeat of the new holder counts");
 }
 
 pub fn a_token_that_was_never_given_out_does_not_heartbeat<S: Subject>() {
@@ -173,7 +177,7 @@ pub fn a_token_that_was_never_given_out_does_not_heartbeat<S: Subject>() {
     assert_eq!(answer(&mut world, unknown), Err(JobRefused::NotFound(unknown.job)));
 }
 
-pub fn a_settled_job_hears_no_heartbeat<S: Subject>() {
+pub fn a_settled_job_takes_no_heartbeat<S: Subject>() {
     let mut world = World::<S>::new();
     let ends = [
         (complete(), StateName::Done),

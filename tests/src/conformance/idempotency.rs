@@ -188,7 +188,7 @@ pub fn an_option_given_as_the_default_is_the_same_request<S: Subject>() {
 fn full_queue<S: Subject>() -> (World<S>, JobId) {
     let mut world = world::<S>();
     let settings = QueueSettings { max_queued: Some(max_queued(1)), ..QueueSettings::default() };
-    world.admin(Admin::SetQueue(queue("small"), settings)).expect("the queue is made");
+    world.admin(Admin::set_queue(queue("small"), settings)).expect("the queue is made");
     let id = world.enqueue(keyed("k", work_in("small")));
     (world, id)
 }
@@ -313,7 +313,7 @@ pub fn a_replayed_job_does_not_take_its_key_back<S: Subject>() {
     assert_eq!(answer(&mut world, work_keyed("k")), Ok(duplicate(second)));
 }
 
-pub fn keys_that_differ_by_case_or_length_are_told_apart<S: Subject>() {
+pub fn keys_that_differ_by_case_or_length_are_distinguished<S: Subject>() {
     let mut world = world::<S>();
     let longest = "x".repeat(IDEMPOTENCY_KEY_BYTES);
     let shorter = "x".repeat(IDEMPOTENCY_KEY_BYTES - 1);

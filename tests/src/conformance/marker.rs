@@ -1,4 +1,5 @@
-//! Commit markers: after a commit whose end is not known, `look` tells whether it came about.
+//! Commit markers: after a commit whose end is not known, `was_committed` says whether it took
+//! place.
 
 use windlass_core::store::{Admin, Batch, Heartbeat, News, Purge, Settle, Store};
 use windlass_core::{BatchId, Millis, ProcessId, Verdict};
@@ -7,7 +8,7 @@ use super::commit_idle;
 use crate::fixture::*;
 
 #[track_caller]
-fn look<S: Subject>(world: &mut World<S>, batch: BatchId) -> bool {
+fn was_committed<S: Subject>(world: &mut World<S>, batch: BatchId) -> bool {
     world.store().was_committed(batch).expect("a healthy store can be asked")
 }
 
@@ -22,23 +23,23 @@ pub fn a_batch_that_wrote_is_found<S: Subject>() {
     let out = world.commit(|batch| batch.enqueues.push(work()));
     assert!(out.wrote);
     let latest = world.latest_batch();
-    assert!(look(&mut world, latest));
-    assert!(look(&mut world, latest), "to ask does not forget");
+    assert!(was_committed(&mut world, latest));
+    assert!(was_committed(&mut world, latest), "asking changes nothing");
 }
 
 pub fn a_batch_that_was_never_sent_is_not_found<S: Subject>() {
     let mut world = World::<S>::new();
     world.enqueue(work());
     let next = unsent(&world);
-    assert!(!look(&mut world, next));
-    let stranger = BatchId { process: ProcessId(u64::MAX), seq: 0 };
-    assert!(!look(&mut world, stranger));
+    assert!(!was_committed(&mut world, next));
+    let unknown = BatchId { process: ProcessId(u64::MAX), seq: 0 };
+    assert!(!was_committed(&mut world, unknown));
 }
 
 pub fn a_fresh_store_finds_no_batch<S: Subject>() {
     let mut world = World::<S>::alone();
-    assert!(!look(&mut world, BatchId { process: ProcessId(1), seq: 0 }));
-    assert!(!look(&mut world, BatchId { process: ProcessId(1), seq: 1 }));
+    assert!(!was_committed(&mut world, BatchId { process: ProcessId(1), seq: 0 }));
+    assert!(!was_committed(&mut world, BatchId { process: ProcessId(1), seq: 1 }));
 }
 
 pub fn a_batch_is_still_found_when_later_ones_were_committed<S: Subject>() {
@@ -47,7 +48,7 @@ pub fn a_batch_is_still_found_when_later_ones_were_committed<S: Subject>() {
     let first = world.latest_batch();
     world.enqueue(work());
     world.enqueue(work());
-    assert!(look(&mut world, first));
+    assert!(was_committed(&mut world, first));
 }
 
 pub fn each_process_finds_its_own_batches_only<S: Subject>() {
@@ -59,11 +60,11 @@ pub fn each_process_finds_its_own_batches_only<S: Subject>() {
     world.enqueue(work());
     let of_last = world.latest_batch();
     for _ in 0..2 {
-        assert!(look(&mut world, of_seven));
-        assert!(look(&mut world, of_last));
+        assert!(was_committed(&mut world, of_seven));
+        assert!(was_committed(&mut world, of_last));
         // The other has come further, but that says nothing about this one.
-        assert!(!look(&mut world, BatchId { seq: of_last.seq, ..of_seven }));
-        assert!(!look(&mut world, BatchId { process: ProcessId(8), ..of_seven }));
+        assert!(!was_committed(&mut world, BatchId { seq: of_last.seq, ..of_seven }));
+        assert!(!was_committed(&mut world, BatchId { process: ProcessId(8), ..of_seven }));
         world.reopen();
     }
 }
@@ -82,8 +83,8 @@ pub fn of_each_process_one_marker_is_kept<S: Subject>() {
 
 pub fn a_batch_that_changed_nothing_leaves_no_marker<S: Subject>() {
     let mut world = World::<S>::new();
-    let spent = world.running(work_keyed("k")).job.token();
-    world.settle(spent, complete()).expect("the holder's verdict counts");
+    let used = world.running(work_keyed("k")).job.token();
+    world.settle(used, complete()).expect("the holder's verdict counts");
     let cancelled = world.cancelled(work());
     let held = world.running(work()).job.token();
     let last = world.latest_batch();
@@ -91,13 +92,13 @@ pub fn a_batch_that_changed_nothing_leaves_no_marker<S: Subject>() {
     commit_idle(&mut world, |batch| batch.claims.push(claim_for(main_work(), "w1", 9)));
     commit_idle(&mut world, |batch| batch.enqueues.push(work_keyed("k")));
     commit_idle(&mut world, |batch| {
-        batch.settles.push(Settle { token: spent, verdict: complete() });
+        batch.settles.push(Settle { token: used, verdict: complete() });
     });
     commit_idle(&mut world, |batch| {
-        batch.settles.push(Settle { token: spent, verdict: Verdict::Release });
+        batch.settles.push(Settle { token: used, verdict: Verdict::Release });
     });
     commit_idle(&mut world, |batch| {
-        batch.heartbeats.push(Heartbeat { token: spent, extend: None, progress: Some(text("1")) });
+        batch.heartbeats.push(Heartbeat { token: used, extend: None, progress: Some(text("1")) });
     });
     commit_idle(&mut world, |batch| batch.admin.push(Admin::Cancel(cancelled)));
     commit_idle(&mut world, |batch| batch.admin.push(Admin::Delete(held.job)));
@@ -108,8 +109,8 @@ pub fn a_batch_that_changed_nothing_leaves_no_marker<S: Subject>() {
         batch.purge = Some(Purge { retention, limit: 9 });
     });
     let idle = world.latest_batch();
-    assert!(!look(&mut world, idle));
-    assert!(look(&mut world, last), "the marker before it stays");
+    assert!(!was_committed(&mut world, idle));
+    assert!(was_committed(&mut world, last), "the marker before it stays");
 }
 
 pub fn ones_own_commits_are_no_news<S: Subject>() {

@@ -42,7 +42,7 @@ pub fn a_scheduled_job_falls_due_at_the_very_instant<S: Subject>() {
     world.advance(WAIT);
     assert_eq!(world.promote(10).count, 1);
     let job = world.job(id);
-    assert_eq!(job.state, State::Queued { ready: true, spent: None });
+    assert_eq!(job.state, State::Queued { ready: true, last_verdict: None });
     assert_eq!(job.run_at, due);
     assert_eq!(world.claim_one("w1").job.id, id);
 }

@@ -18,7 +18,7 @@ fn sweep<S: Subject>(
 ) -> (Vec<String>, Option<QueueName>) {
     let after = after.map(queue);
     let out = world.commit(|batch| batch.queue_sweep = Some(QueueSweep { after, limit }));
-    let swept = out.queues_swept.expect("a batch that asks for a sweep is told what went");
+    let swept = out.queues_swept.expect("a batch that asks for a sweep has a result of it");
     (swept.deleted.iter().map(ToString::to_string).collect(), swept.next)
 }
 
@@ -39,13 +39,13 @@ fn empty<S: Subject>(world: &mut World<S>, name: &str) {
 
 pub fn a_queue_without_jobs_is_deleted_with_its_settings<S: Subject>() {
     let mut world = World::<S>::alone();
-    world.admin(Admin::SetQueue(queue("q"), limited())).expect("the queue takes settings");
-    world.admin(Admin::Pause(queue("q"))).expect("the queue is paused");
+    world.admin(Admin::set_queue(queue("q"), limited())).expect("the queue takes settings");
+    world.admin(Admin::pause(queue("q"))).expect("the queue is paused");
     assert_eq!(world.admin(delete("q")), Ok(AdminDone::QueueDeleted));
     assert_eq!(names(&mut world), [""; 0]);
     world.reopen();
     assert_eq!(names(&mut world), [""; 0]);
-    assert_eq!(world.admin(delete("q")), Err(AdminRefused::NoQueue));
+    assert_eq!(world.admin(delete("q")), Err(AdminRefused::NoQueue(queue("q"))));
 }
 
 pub fn a_queue_with_a_job_in_any_state_is_not_deleted<S: Subject>() {
@@ -75,10 +75,10 @@ pub fn a_queue_whose_last_job_goes_in_the_same_batch_is_deleted<S: Subject>() {
 
 pub fn a_deleted_queue_is_made_again_without_settings<S: Subject>() {
     let mut world = World::<S>::alone();
-    world.admin(Admin::SetQueue(queue("q"), limited())).expect("the queue takes settings");
+    world.admin(Admin::set_queue(queue("q"), limited())).expect("the queue takes settings");
     // In the batch that deletes it, and in a later one.
     for later in [false, true] {
-        world.admin(Admin::Pause(queue("q"))).expect("the queue is paused");
+        world.admin(Admin::pause(queue("q"))).expect("the queue is paused");
         if later {
             assert_eq!(world.admin(delete("q")), Ok(AdminDone::QueueDeleted));
         }
@@ -154,12 +154,12 @@ pub fn queues_that_hold_nothing_vanish<S: Subject>() {
 
 pub fn a_paused_queue_or_one_with_settings_does_not_vanish<S: Subject>() {
     let mut world = World::<S>::alone();
-    world.admin(Admin::Pause(queue("paused"))).expect("the queue is paused");
-    world.admin(Admin::SetQueue(queue("set"), limited())).expect("the queue takes settings");
+    world.admin(Admin::pause(queue("paused"))).expect("the queue is paused");
+    world.admin(Admin::set_queue(queue("set"), limited())).expect("the queue takes settings");
     assert_eq!(sweep(&mut world, None, 10), (vec![], None));
     assert_eq!(names(&mut world), ["paused", "set"]);
     world.admin(Admin::Resume(queue("paused"))).expect("the queue goes on");
-    let none = Admin::SetQueue(queue("set"), QueueSettings::default());
+    let none = Admin::set_queue(queue("set"), QueueSettings::default());
     world.admin(none).expect("the queue takes settings");
     assert_eq!(sweep(&mut world, None, 10).0, ["paused", "set"]);
 }
@@ -171,8 +171,8 @@ pub fn a_queue_that_gets_a_job_or_a_setting_in_the_same_batch_does_not_vanish<S:
     }
     let out = world.commit(|batch: &mut Batch| {
         batch.enqueues.push(work_in("job"));
-        batch.admin.push(Admin::Pause(queue("pause")));
-        batch.admin.push(Admin::SetQueue(queue("set"), limited()));
+        batch.admin.push(Admin::pause(queue("pause")));
+        batch.admin.push(Admin::set_queue(queue("set"), limited()));
         batch.queue_sweep = Some(QueueSweep { after: None, limit: 10 });
     });
     assert_eq!(out.queues_swept, Some(QueuesSwept { deleted: vec![], next: None }));

@@ -8,8 +8,8 @@ use windlass_core::{
 
 use crate::fixture::{
     Subject, World, announced, claim_for, complete, delay, demand_for, fail, fail_for_good,
-    keep_all_for, key, keyed, kind, priority, queue, reap_up_to, retries, work, work_at, work_in,
-    work_of,
+    keep_all_for, key, keyed, kind, main_work, priority, queue, reap_up_to, retries, work, work_at,
+    work_in, work_of,
 };
 
 fn ids(jobs: &[Job]) -> Vec<JobId> {
@@ -115,7 +115,7 @@ pub fn running_jobs_are_listed_by_the_end_of_their_lease_the_latest_first<S: Sub
     let tokens = ["w2", "w1", "w3"].map(|name| world.running_by(name, work()).job.token());
     let [first, second, third] = tokens.map(|token| token.job);
     world.advance(Millis::seconds(1));
-    world.beat(tokens[0], None).expect("the holder is heard");
+    world.heartbeat(tokens[0], None).expect("the heartbeat of the holder counts");
     assert_listed(&mut world, &in_view(View::Processing), &[first, third, second]);
 }
 
@@ -291,7 +291,7 @@ pub fn the_oldest_ready_job_of_a_queue_is_the_one_due_the_longest<S: Subject>() 
     world.promote(10);
     let due = start.plus(Millis::seconds(10));
     assert_eq!(oldest(&mut world), Some(due), "neither priority nor age of the row counts");
-    world.admin(Admin::Pause(queue("q"))).expect("a queue can be paused");
+    world.admin(Admin::pause(queue("q"))).expect("a queue can be paused");
     assert_eq!(oldest(&mut world), Some(due), "a paused queue keeps its jobs waiting");
     world.admin(Admin::Resume(queue("q"))).expect("a queue can be resumed");
     let demand = demand_for(&work_in("q"));
@@ -327,6 +327,31 @@ pub fn the_counters_of_a_queue_tell_where_its_jobs_are<S: Subject>() {
     assert_eq!(found.kinds[0].1, Counts::new([2, 0, 1, 0, 0, 0]));
 }
 
+pub fn jobs_that_wait_for_another_attempt_are_counted_until_they_start<S: Subject>() {
+    let mut world = World::<S>::new();
+    let retrying = |world: &mut World<S>| {
+        let row = world.reader().queue(&queue("main")).expect("a healthy store can be read");
+        row.expect("the queue exists").total().retrying()
+    };
+    let job = world.running(work()).job;
+    assert_eq!(retrying(&mut world), 0, "a first attempt is none");
+    world.settle(job.token(), fail("x")).expect("it is held");
+    let waiting = world.job(job.id).run_at;
+    assert_eq!(retrying(&mut world), 1, "scheduled");
+    world.reopen();
+    assert_eq!(retrying(&mut world), 1, "counters survive a crash");
+    world.advance(waiting.since(world.now()));
+    world.commit(|batch| batch.promote = Some(10));
+    assert_eq!(retrying(&mut world), 1, "queued");
+    let again = world.claim(main_work(), "w1", 1).remove(0).job;
+    assert_eq!(retrying(&mut world), 0, "it runs");
+    world.settle(again.token(), fail("x")).expect("it is held");
+    world.admin(Admin::Cancel(job.id)).expect("a waiting job can be cancelled");
+    assert_eq!(retrying(&mut world), 0, "it is cancelled");
+    world.admin(Admin::Replay(job.id)).expect("a cancelled job can be replayed");
+    assert_eq!(retrying(&mut world), 0, "its attempts begin again");
+}
+
 pub fn a_queue_whose_last_job_is_gone_stays_without_kinds<S: Subject>() {
     let mut world = World::<S>::new();
     let id = world.done(work_in("q"));
@@ -337,7 +362,7 @@ pub fn a_queue_whose_last_job_is_gone_stays_without_kinds<S: Subject>() {
 
 // Attempts, and changes.
 
-pub fn attempts_are_told_oldest_first_and_of_one_job_only<S: Subject>() {
+pub fn attempts_are_listed_oldest_first_and_of_one_job_only<S: Subject>() {
     let mut world = World::<S>::new();
     let id = world.enqueue(work());
     world.dead(work_in("other"), "another job's trouble");
@@ -353,7 +378,7 @@ pub fn attempts_are_told_oldest_first_and_of_one_job_only<S: Subject>() {
     assert_eq!(errors, ["first", "second", "third"]);
 }
 
-pub fn every_change_of_state_is_told_exactly_once<S: Subject>() {
+pub fn every_change_of_state_is_reported_exactly_once<S: Subject>() {
     let mut world = World::<S>::alone();
     let purged = world.done(work_of("purged"));
     world.advance(Millis::hours(1));
@@ -362,7 +387,7 @@ pub fn every_change_of_state_is_told_exactly_once<S: Subject>() {
     let given_up = world.running(last).job.id;
     world.advance(LeaseLength::DEFAULT.millis());
     let settled = world.running(work_of("settled")).job.token();
-    let beaten = world.running(work_of("beaten")).job.token();
+    let extended = world.running(work_of("extended")).job.token();
     let retried = world.running(work_of("retried")).job.token();
     let replayed = world.dead(work_of("replayed"), "broken");
     let deleted = world.cancelled(work_of("deleted"));
@@ -372,7 +397,7 @@ pub fn every_change_of_state_is_told_exactly_once<S: Subject>() {
     let out = world.commit(|batch| {
         batch.settles.push(Settle { token: settled, verdict: complete() });
         batch.settles.push(Settle { token: retried, verdict: fail("once") });
-        batch.heartbeats.push(Heartbeat { token: beaten, extend: None, progress: None });
+        batch.heartbeats.push(Heartbeat { token: extended, extend: None, progress: None });
         batch.admin.extend([Admin::Replay(replayed), Admin::Delete(deleted)]);
         batch.admin.extend([Admin::Cancel(cancelled), Admin::Cancel(refused)]);
         batch.admin.push(Admin::SeeWorker(announced("w1")));
@@ -397,7 +422,8 @@ pub fn every_change_of_state_is_told_exactly_once<S: Subject>() {
         (new.plus(1), "claimed", None, Some(StateName::Processing)),
     ];
     let expected = expected.map(|(id, name, from, to)| (id, queue("main"), kind(name), from, to));
-    let told = out.changes.into_iter();
-    let told = told.map(|change| (change.id, change.queue, change.kind, change.from, change.to));
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    let changes = out.changes.into_iter();
+    let changes =
+        changes.map(|change| (change.id, change.queue, change.kind, change.from, change.to));
+    assert_eq!(changes.collect::<Vec<_>>(), expected);
 }

@@ -6,6 +6,7 @@ use windlass_core::store::{Admin, Cursor, Heartbeat, JobRefused, Next, Reap, Rea
 use windlass_core::{
     AttemptOutcome, Epoch, JobId, LeaseLength, Millis, NewJob, Rejected, State, StateName, Verdict,
 };
+use windlass_core::{ErrorGroup, ErrorText};
 
 use crate::fixture::{
     Subject, TICK, World, announced, claim_for, complete, demand_for, fail, lease, main_work,
@@ -54,7 +55,7 @@ fn reap_all<S: Subject>(world: &mut World<S>, first: Reap) -> Vec<usize> {
 fn assert_reaped_once<S: Subject>(world: &mut World<S>, ids: &[JobId]) {
     for id in ids {
         let job = world.job(*id);
-        assert_eq!(job.state, State::Queued { ready: true, spent: None }, "job {id} waits");
+        assert_eq!(job.state, State::Queued { ready: true, last_verdict: None }, "job {id} waits");
         assert_eq!(world.attempts(*id).len(), 1, "job {id} was taken back once");
     }
 }
@@ -82,7 +83,7 @@ pub fn a_lease_runs_from_its_latest_heartbeat<S: Subject>() {
     let mut world = World::<S>::new();
     let token = world.running(work()).job.token();
     almost_expire(&mut world);
-    world.beat(token, None).expect("the holder is heard");
+    world.heartbeat(token, None).expect("the heartbeat of the holder counts");
     almost_expire(&mut world);
     assert_eq!(world.reap(reap_up_to(10)), NOTHING);
     world.advance(TICK);
@@ -94,7 +95,9 @@ pub fn a_lease_of_another_length_is_reaped_at_its_own_end<S: Subject>() {
     let long = world.running(work()).job.token();
     let brief = NewJob { visibility_timeout: Some(lease(Millis::seconds(1))), ..work() };
     let short = world.running(brief).job.token();
-    world.beat(long, Some(lease(Millis::hours(1)))).expect("the holder is heard");
+    world
+        .heartbeat(long, Some(lease(Millis::hours(1))))
+        .expect("the heartbeat of the holder counts");
     world.advance(Millis::seconds(1));
     assert_eq!(world.reap(reap_up_to(10)), requeued(1));
     assert_eq!(world.job(short.job).state.name(), StateName::Queued);
@@ -107,9 +110,9 @@ pub fn a_lease_of_another_length_is_reaped_at_its_own_end<S: Subject>() {
 
 pub fn a_reap_tells_when_the_earliest_lease_ends<S: Subject>() {
     let mut world = World::<S>::alone();
-    let look = reap_up_to(0);
+    let empty_page = reap_up_to(0);
     let next =
-        |world: &mut World<S>| world.commit(|batch| batch.reap = Some(look)).next_expiry.at();
+        |world: &mut World<S>| world.commit(|batch| batch.reap = Some(empty_page)).next_expiry.at();
     assert_eq!(next(&mut world), None);
     let first = world.running(work()).job;
     let ends = world.now().plus(LEASE);
@@ -118,7 +121,7 @@ pub fn a_reap_tells_when_the_earliest_lease_ends<S: Subject>() {
     let second = world.running(work()).job;
     assert_eq!(next(&mut world), Some(ends), "the earlier lease ends first");
     world.advance(Millis::seconds(5));
-    world.beat(first.token(), None).expect("the holder is heard");
+    world.heartbeat(first.token(), None).expect("the heartbeat of the holder counts");
     let ends = second.lease().expect("it was claimed").until;
     assert_eq!(next(&mut world), Some(ends), "the heartbeat put the first behind the second");
     world.settle(second.token(), complete()).expect("the holder reports");
@@ -128,7 +131,7 @@ pub fn a_reap_tells_when_the_earliest_lease_ends<S: Subject>() {
     assert_eq!((out.reaped, out.next_expiry), (Some(requeued(1)), Next::Known(None)));
 }
 
-// What becomes of the job.
+// The state of the job.
 
 pub fn an_expired_lease_is_requeued_at_once_with_its_attempt_and_its_error<S: Subject>() {
     let mut world = World::<S>::new();
@@ -138,7 +141,7 @@ pub fn an_expired_lease_is_requeued_at_once_with_its_attempt_and_its_error<S: Su
     assert_eq!(world.reap(reap_up_to(10)), requeued(1));
     let detail = world.detail(held.id);
     let job = &detail.job;
-    assert_eq!(job.state, State::Queued { ready: true, spent: None });
+    assert_eq!(job.state, State::Queued { ready: true, last_verdict: None });
     assert_eq!((job.run_at, job.updated_at), (now, now), "it waits for nothing");
     assert_eq!((job.attempts, job.epoch, job.generation), (1, held.epoch, 0));
     let [attempt] = &world.attempts(held.id)[..] else { panic!("one attempt is remembered") };
@@ -160,8 +163,10 @@ pub fn the_last_attempt_expired_goes_to_the_dead_letters_with_a_reason<S: Subjec
     let now = world.now();
     assert_eq!(world.reap(reap_up_to(10)), failed(1));
     let detail = world.detail(held.id);
-    assert_eq!(detail.job.state, State::Failed { finished_at: now, spent: None });
     let error = detail.last_error.expect("a dead letter has a reason");
+    let group = ErrorGroup::of(&held.kind, &ErrorText::of_message(error.as_str()));
+    let dead = State::Failed { finished_at: now, last_verdict: None, group: group.id };
+    assert_eq!(detail.job.state, dead);
     assert!(error.as_str().contains("lease ran out"), "not a reason: {}", error.as_str());
     assert_eq!(world.attempts(held.id).len(), 1);
     world.assert_nothing_to_claim();
@@ -206,7 +211,7 @@ pub fn a_report_that_comes_after_the_reaping_is_refused<S: Subject>() {
         for verdict in verdicts {
             assert_eq!(world.settle(token, verdict), Err(stale));
         }
-        assert_eq!(world.beat(token, None), Err(stale));
+        assert_eq!(world.heartbeat(token, None), Err(stale));
         assert_eq!(world.attempts(token.job).len(), 1, "a late report leaves no attempt");
     }
     let again = world.claim_one("w2").job;
@@ -283,8 +288,12 @@ pub fn the_earliest_end_is_reaped_first<S: Subject>() {
     let mut world = World::<S>::new();
     let late = world.running(work()).job;
     let early = world.running(work()).job;
-    world.beat(late.token(), Some(lease(Millis::minutes(2)))).expect("the holder is heard");
-    world.beat(early.token(), Some(lease(Millis::minutes(1)))).expect("the holder is heard");
+    world
+        .heartbeat(late.token(), Some(lease(Millis::minutes(2))))
+        .expect("the heartbeat of the holder counts");
+    world
+        .heartbeat(early.token(), Some(lease(Millis::minutes(1))))
+        .expect("the heartbeat of the holder counts");
     let until = world.now().plus(Millis::minutes(1));
     world.advance(Millis::hours(1));
     let next = Some(Cursor { at: until, id: early.id });
@@ -373,7 +382,7 @@ pub fn a_clock_that_disagrees_by_more_than_a_second_reaps_nothing<S: Subject>() 
     assert_eq!(world.job(running.id), running);
 }
 
-pub fn a_clock_that_disagrees_by_a_second_and_no_more_is_believed<S: Subject>() {
+pub fn a_clock_that_disagrees_by_a_second_and_no_more_is_accepted<S: Subject>() {
     let mut world = World::<S>::new();
     for ahead in [true, false] {
         world.running(work());

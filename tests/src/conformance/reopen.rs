@@ -30,10 +30,10 @@ fn full_house<S: Subject>() -> World<S> {
         let progress = Some(text("{\"percent\": 20}"));
         batch.heartbeats.push(Heartbeat { token, extend: None, progress });
         batch.admin.push(Admin::Delete(gone));
-        batch.admin.push(Admin::Pause(queue("paused")));
+        batch.admin.push(Admin::pause(queue("paused")));
         let concurrency = Some(max_running(3));
         let settings = QueueSettings { concurrency, ..QueueSettings::default() };
-        batch.admin.push(Admin::SetQueue(queue("slow"), settings));
+        batch.admin.push(Admin::set_queue(queue("slow"), settings));
         batch.admin.push(Admin::SetSetting(setting("colour"), Some(value("green"))));
         batch.admin.push(Admin::SeeWorker(announced("w1")));
     });
@@ -56,7 +56,7 @@ pub fn an_empty_store_is_empty_after_a_crash<S: Subject>() {
     assert_eq!(world.enqueue(work()), JobId::FIRST);
 }
 
-pub fn a_healthy_store_may_be_opened_anew<S: Subject>() {
+pub fn a_healthy_store_may_be_reopened<S: Subject>() {
     let mut world = full_house::<S>();
     let before = world.dump();
     world.store().reopen().expect("a healthy store opens");
@@ -87,7 +87,7 @@ pub fn a_holder_goes_on_after_a_crash<S: Subject>() {
     let token = world.running(work()).job.token();
     crash(&mut world);
     world.assert_nothing_to_claim();
-    world.beat(token, None).expect("the holder is heard");
+    world.heartbeat(token, None).expect("the heartbeat of the holder counts");
     crash(&mut world);
     assert_eq!(world.settle(token, complete_with("1")), Ok(StateName::Done));
     crash(&mut world);
@@ -101,7 +101,7 @@ pub fn a_stale_token_is_still_stale_after_a_crash<S: Subject>() {
     let second = world.claim_one("w2").job.token();
     crash(&mut world);
     assert_eq!(world.settle(first, complete()), stale(Expired, StateName::Processing, 2));
-    assert_eq!(world.beat(first, None), stale(Expired, StateName::Processing, 2));
+    assert_eq!(world.heartbeat(first, None), stale(Expired, StateName::Processing, 2));
     assert_eq!(world.settle(second, complete()), Ok(StateName::Done));
 }
 
@@ -185,7 +185,7 @@ pub fn leases_run_out_after_a_crash<S: Subject>() {
 pub fn a_paused_queue_is_paused_after_a_crash<S: Subject>() {
     let mut world = World::<S>::new();
     let id = world.enqueue(work());
-    world.admin(Admin::Pause(queue("main"))).expect("the queue is paused");
+    world.admin(Admin::pause(queue("main"))).expect("the queue is paused");
     crash(&mut world);
     world.assert_nothing_to_claim();
     world.admin(Admin::Resume(queue("main"))).expect("the queue is resumed");

@@ -177,25 +177,28 @@ pub fn a_worker_that_names_more_than_is_kept_is_taken_to_run_all<S: Subject>() {
 // Asking a worker to stop.
 
 #[track_caller]
-fn told<S: Subject>(world: &mut World<S>, command: Admin) -> bool {
+fn is_stopping<S: Subject>(world: &mut World<S>, command: Admin) -> bool {
     match world.admin(command) {
         Ok(AdminDone::Worker { id, stopping }) if id == worker("w1") => stopping,
-        other => panic!("not what a worker is told of itself: {other:?}"),
+        other => panic!("not an answer to a worker: {other:?}"),
     }
 }
 
-pub fn a_worker_asked_to_stop_hears_it_when_it_is_next_seen<S: Subject>() {
+pub fn a_worker_asked_to_stop_learns_it_when_it_is_next_seen<S: Subject>() {
     let mut world = World::<S>::new();
     let see = |name| Admin::SeeWorker(announced(name));
     note(&mut world, [see("w2")]);
-    assert!(!told(&mut world, see("w1")));
-    assert!(!told(&mut world, Admin::LookAtWorker(worker("w1"))));
-    assert!(told(&mut world, Admin::StopWorker(worker("w1"))));
+    assert!(!is_stopping(&mut world, see("w1")));
+    assert!(!is_stopping(&mut world, Admin::LookAtWorker(worker("w1"))));
+    assert!(is_stopping(&mut world, Admin::StopWorker(worker("w1"))));
     world.reopen();
-    assert!(told(&mut world, Admin::LookAtWorker(worker("w1"))));
-    assert!(told(&mut world, see("w1")), "it was seen, and is still to stop");
-    assert!(told(&mut world, see("w1")), "until it goes");
-    assert!(told(&mut world, Admin::StopWorker(worker("w1"))), "asking twice is asking once");
+    assert!(is_stopping(&mut world, Admin::LookAtWorker(worker("w1"))));
+    assert!(is_stopping(&mut world, see("w1")), "it was seen, and is still to stop");
+    assert!(is_stopping(&mut world, see("w1")), "until it goes");
+    assert!(
+        is_stopping(&mut world, Admin::StopWorker(worker("w1"))),
+        "asking twice is asking once"
+    );
     let marks = ["w1", "w2"].map(|name| row(&mut world, name).map(|row| row.stopping));
     assert_eq!(marks, [Some(true), Some(false)], "the other was not asked");
 }
@@ -209,7 +212,7 @@ pub fn asking_a_worker_to_stop_touches_nothing_else_of_it<S: Subject>() {
     note(&mut world, [Admin::StopWorker(worker("w1"))]);
     assert_eq!(row(&mut world, "w1"), Some(WorkerRow { stopping: true, ..before }));
     assert_eq!(world.job(held.id), held, "what it runs goes on");
-    world.beat(held.token(), None).expect("its heartbeats are heard");
+    world.heartbeat(held.token(), None).expect("its heartbeats are accepted");
     assert_eq!(row(&mut world, "w1").map(|row| (row.stopping, row.last_seen)), {
         Some((true, world.now()))
     });
@@ -221,26 +224,26 @@ pub fn a_worker_that_is_not_there_cannot_be_asked_to_stop<S: Subject>() {
     note(&mut world, [Admin::RemoveWorker(worker("gone"))]);
     for name in ["never", "gone"] {
         for ask in [Admin::StopWorker(worker(name)), Admin::LookAtWorker(worker(name))] {
-            assert_eq!(world.admin(ask), Err(AdminRefused::NoWorker));
+            assert_eq!(world.admin(ask), Err(AdminRefused::NoWorker(worker(name))));
         }
         assert_eq!(row(&mut world, name), None, "asking makes no worker");
     }
 }
 
-pub fn a_worker_that_was_removed_starts_anew_without_the_mark<S: Subject>() {
+pub fn a_worker_that_was_removed_starts_without_the_mark<S: Subject>() {
     let mut world = World::<S>::new();
     let see = || Admin::SeeWorker(announced("w1"));
     let (stop, remove) = (|| Admin::StopWorker(worker("w1")), || Admin::RemoveWorker(worker("w1")));
     note(&mut world, [see()]);
     note(&mut world, [stop()]);
     note(&mut world, [remove()]);
-    assert!(!told(&mut world, see()));
+    assert!(!is_stopping(&mut world, see()));
     note(&mut world, [stop(), remove(), see()]);
-    assert!(!told(&mut world, see()), "in one batch too");
+    assert!(!is_stopping(&mut world, see()), "in one batch too");
     note(&mut world, [remove(), see(), stop()]);
-    assert!(told(&mut world, see()), "what was asked last counts");
+    assert!(is_stopping(&mut world, see()), "what was asked last counts");
     let out = world.commit(|batch| batch.admin.extend([remove(), stop()]));
-    assert_eq!(out.admin[1], Err(AdminRefused::NoWorker));
+    assert_eq!(out.admin[1], Err(AdminRefused::NoWorker(worker("w1"))));
     assert_eq!(row(&mut world, "w1"), None);
 }
 
@@ -270,7 +273,7 @@ pub fn a_removed_worker_is_gone_and_the_others_are_not<S: Subject>() {
     note(&mut world, [Admin::RemoveWorker(worker("w1")), Admin::RemoveWorker(worker("never"))]);
     world.advance(Millis::seconds(5));
     see(&mut world, announced("w1"));
-    assert_eq!(seen(&mut world, "w1"), (world.now(), world.now()), "it starts anew");
+    assert_eq!(seen(&mut world, "w1"), (world.now(), world.now()), "it starts again");
 }
 
 /// Once, a worker removed and then seen again in one batch was gone.

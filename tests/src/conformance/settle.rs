@@ -172,7 +172,7 @@ pub fn a_released_job_gets_its_attempt_back_and_keeps_its_place<S: Subject>() {
     assert_eq!(world.settle(token, Verdict::Release), Ok(StateName::Queued));
     let job = world.job(id);
     assert_eq!((job.attempts, job.run_at, job.state.view()), (0, due, View::Queued));
-    assert_eq!(job.epoch, token.epoch, "the token is spent, not reused");
+    assert_eq!(job.epoch, token.epoch, "the token is used up, not reused");
 }
 
 pub fn a_snoozed_job_gets_its_attempt_back_and_waits<S: Subject>() {
@@ -213,7 +213,7 @@ pub fn giving_back_returns_only_the_latest_attempt<S: Subject>() {
     assert_eq!(world.job(token.job).attempts, 1);
 }
 
-pub fn a_late_report_counts_as_long_as_nobody_took_the_lease_back<S: Subject>() {
+pub fn a_late_report_counts_as_long_as_no_process_took_the_lease_back<S: Subject>() {
     let mut world = World::<S>::new();
     for (verdict, state) in verdicts() {
         let token = world.running(work()).job.token();
@@ -366,7 +366,7 @@ pub fn a_stale_token_does_not_snooze<S: Subject>() {
 }
 
 pub fn a_stale_token_does_not_release<S: Subject>() {
-    // Also: it repeats what it reported, but somebody else holds the job since.
+    // Also: it repeats what it reported, but another worker holds the job since.
     check_stale::<S>(Verdict::Release);
 }
 

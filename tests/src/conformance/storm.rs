@@ -21,7 +21,7 @@ use crate::concurrent::ConcurrentSubject;
 use crate::fixture::*;
 
 const HANDLES: u64 = 4;
-/// How many batches each handle commits.
+/// Batches that each handle commits.
 const BATCHES: u64 = 60;
 
 /// Has a concurrency limit that never changes; is paused and resumed.
@@ -84,7 +84,7 @@ fn rng(seed: u64, handle: u64) -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
-/// What all handles were told.
+/// What all handles were answered.
 #[derive(Debug, Default)]
 struct Known {
     /// Every job that was acknowledged, with its queue.
@@ -142,8 +142,8 @@ impl Known {
             }
         }
         for record in &dump.keys {
-            let told = self.keys.get(&record.key);
-            assert!(told.is_none_or(|id| *id == record.job), "key {} names another", record.key);
+            let known = self.keys.get(&record.key);
+            assert!(known.is_none_or(|id| *id == record.job), "key {} names another", record.key);
         }
     }
 }
@@ -194,8 +194,8 @@ impl<H: Store> Client<H> {
             6..8 => batch.settles.extend(self.settle()),
             8 => {
                 let token = self.token();
-                let beat = |token| Heartbeat { token, extend: None, progress: None };
-                batch.heartbeats.extend(token.map(|(token, _)| beat(token)));
+                let heartbeat = |token| Heartbeat { token, extend: None, progress: None };
+                batch.heartbeats.extend(token.map(|(token, _)| heartbeat(token)));
             }
             9 => batch.admin.extend(self.on_a_job()),
             10 => batch.admin.push(self.on_a_queue()),
@@ -258,7 +258,7 @@ impl<H: Store> Client<H> {
     fn on_a_queue(&mut self) -> Admin {
         let limit = [None, Some(2), Some(10)][self.below(3)];
         match self.below(6) {
-            0 => Admin::Pause(queue(NARROW)),
+            0 => Admin::pause(queue(NARROW)),
             1 | 2 => Admin::Resume(queue(NARROW)),
             3 => set(OPEN, limit, None),
             4 => set(OPEN, None, limit),
@@ -293,7 +293,7 @@ fn set(name: &str, running: Option<usize>, waiting: Option<usize>) -> Admin {
     let concurrency = running.map(|most| max_running(u32::try_from(most).unwrap_or(1)));
     let max_queued = waiting.map(|most| max_queued(most as u64));
     let settings = QueueSettings { concurrency, max_queued, ..QueueSettings::default() };
-    Admin::SetQueue(queue(name), settings)
+    Admin::set_queue(queue(name), settings)
 }
 
 fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {

@@ -1,4 +1,5 @@
-//! Timeouts and dead workers: an attempt that has had its time has failed, whoever runs it.
+//! Timeouts and dead workers: an attempt that has had its time has failed, whichever worker runs
+//! it.
 
 use windlass_core::StaleReason::TimedOut;
 use windlass_core::limits::{CLOCK_STEP, STOP_GRACE};
@@ -33,7 +34,7 @@ pub fn a_lease_ends_with_the_timeout_of_its_attempt<S: Subject>() {
     let end = world.now().plus(TIMEOUT);
     assert_eq!(until(&leased), Some(end));
     world.advance(Millis::seconds(6));
-    assert_eq!(world.beat(leased.job.token(), None), Ok(LeaseExtended { until: end }));
+    assert_eq!(world.heartbeat(leased.job.token(), None), Ok(LeaseExtended { until: end }));
 }
 
 pub fn an_attempt_past_its_timeout_has_failed_and_waits_like_any_that_fails<S: Subject>() {
@@ -52,7 +53,7 @@ pub fn an_attempt_past_its_timeout_has_failed_and_waits_like_any_that_fails<S: S
     for verdict in [complete(), fail("late"), Verdict::Release] {
         assert_eq!(world.settle(token, verdict), stale(TimedOut, StateName::Queued, 1));
     }
-    assert_eq!(world.beat(token, None), stale(TimedOut, StateName::Queued, 1));
+    assert_eq!(world.heartbeat(token, None), stale(TimedOut, StateName::Queued, 1));
 }
 
 pub fn the_last_attempt_past_its_timeout_is_dead<S: Subject>() {
@@ -62,14 +63,14 @@ pub fn the_last_attempt_past_its_timeout_is_dead<S: Subject>() {
     world.advance(TIMEOUT);
     let failed = Reaped::Page { requeued: 0, failed: 1, next: None };
     assert_eq!(world.reap(reap_up_to(9)), failed);
-    assert_eq!(world.beat(token, None), stale(TimedOut, StateName::Failed, 1));
+    assert_eq!(world.heartbeat(token, None), stale(TimedOut, StateName::Failed, 1));
 }
 
 pub fn a_heartbeat_past_the_timeout_is_refused_before_anything_is_reaped<S: Subject>() {
     let mut world = World::<S>::new();
     let token = world.running(limited()).job.token();
     world.advance(TIMEOUT);
-    assert_eq!(world.beat(token, None), stale(TimedOut, StateName::Processing, 1));
+    assert_eq!(world.heartbeat(token, None), stale(TimedOut, StateName::Processing, 1));
     // A verdict still counts: nothing says that the attempt has not ended in time.
     assert_eq!(world.settle(token, complete()), Ok(StateName::Done));
 }
@@ -81,9 +82,9 @@ pub fn a_process_keeps_the_lease_of_its_own_attempt_while_it_stops_it<S: Subject
     let (token, end) = (leased.job.token(), world.now().plus(TIMEOUT).plus(STOP_GRACE));
     assert_eq!(until(&leased), Some(end));
     world.advance(TIMEOUT.plus(Millis::seconds(5)));
-    assert_eq!(world.beat(token, None), Ok(LeaseExtended { until: end }));
+    assert_eq!(world.heartbeat(token, None), Ok(LeaseExtended { until: end }));
     world.advance(STOP_GRACE);
-    assert_eq!(world.beat(token, None), stale(TimedOut, StateName::Processing, 1));
+    assert_eq!(world.heartbeat(token, None), stale(TimedOut, StateName::Processing, 1));
     assert_eq!(world.reap(reap_up_to(9)), requeued(1));
     assert_eq!(world.attempts(token.job)[0].outcome, AttemptOutcome::TimedOut);
 }
@@ -94,13 +95,13 @@ pub fn a_step_of_the_clock_times_nothing_out<S: Subject>() {
     world.clock.expected = Some(world.now());
     world.advance(Millis::hours(1).plus(CLOCK_STEP));
     let until = world.now().plus(TIMEOUT);
-    assert_eq!(world.beat(token, None), Ok(LeaseExtended { until }), "in no time, an hour");
+    assert_eq!(world.heartbeat(token, None), Ok(LeaseExtended { until }), "in no time, an hour");
     world.clock.expected = None;
     world.clock.trusted_since = Some(world.now());
     world.advance(Millis::seconds(9));
-    assert_eq!(world.beat(token, None), Ok(LeaseExtended { until }));
+    assert_eq!(world.heartbeat(token, None), Ok(LeaseExtended { until }));
     world.advance(Millis::seconds(1));
-    assert_eq!(world.beat(token, None), stale(TimedOut, StateName::Processing, 1));
+    assert_eq!(world.heartbeat(token, None), stale(TimedOut, StateName::Processing, 1));
 }
 
 pub fn the_leases_of_a_dead_worker_are_taken_back_at_once_and_charged<S: Subject>() {

@@ -46,20 +46,23 @@ impl Differences {
         self.same("queues swept", &want.queues_swept, &found.queues_swept);
         self.each("claims", &want.claims, &found.claims);
         self.next("next due", want.next_due, found.next_due);
-        // In the middle of a pass the rest is told by the other pages.
+        // In the middle of a pass the rest is reported by the other pages.
         let begun = batch.reap.is_some_and(|reap| reap.after.is_some());
         let whole = !begun && !matches!(found.reaped, Some(Reaped::Page { next: Some(_), .. }));
         let stepped = matches!(found.reaped, Some(Reaped::ClockStepped));
         if whole && !stepped {
             self.next("next expiry", want.next_expiry, found.next_expiry);
         }
+        self.next("next bulk step", want.next_bulk, found.next_bulk);
         self.each("changes", &want.changes, &found.changes);
         self.each("figures", &by_name(want), &by_name(found));
         for queue in expected.must_stir.iter().filter(|queue| !found.ready_queues.contains(queue)) {
-            self.0.push(format!("queue {queue} has claimable jobs now, but is not told as ready"));
+            self.0.push(format!(
+                "queue {queue} has claimable jobs now, but is not reported as ready"
+            ));
         }
         for queue in found.ready_queues.iter().filter(|queue| !expected.may_stir.contains(queue)) {
-            self.0.push(format!("queue {queue} is told as ready, but nothing happened there"));
+            self.0.push(format!("queue {queue} is reported as ready, but nothing happened there"));
         }
         self.0.extend(expected.complaints.iter().cloned());
     }
@@ -71,7 +74,7 @@ impl Differences {
         self.next("next purge", next(want), next(found));
     }
 
-    /// What comes next may be told too early, never too late.
+    /// What comes next may be reported too early, never too late.
     fn next(&mut self, what: &str, want: Next, found: Next) {
         let same_form = matches!(
             (want, found),
@@ -93,6 +96,7 @@ impl Differences {
         self.each("settings", &expected.settings, &found.settings);
         self.each("markers", &expected.markers, &found.markers);
         let sets = |dump: &Dump| -> Vec<_> { dump.figures.iter().map(by_queue).collect() };
+        self.each("bulk actions", &expected.bulk, &found.bulk);
         self.each("rows of figures", &sets(expected), &sets(found));
     }
 

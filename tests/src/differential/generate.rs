@@ -4,7 +4,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use windlass_core::limits::QUEUES;
+use windlass_core::bulk::Action;
+use windlass_core::limits::{ERROR_GROUPS, QUEUES};
 use windlass_core::store::{
     ClaimFor, DeadFilter, Instance, Purge, Retention, Taker, Worker, WorkerKind,
 };
@@ -12,12 +13,15 @@ use windlass_core::{
     Delay, Demand, Excerpt, Failure, FailureKind, Fingerprint, Idempotency, IdempotencyKey,
     JobTimeout, Kind, Kinds, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Millis, NewJob,
     Payload, Policy, Priority, QueueName, QueueSettings, Queues, RetryPolicy, SettingKey,
-    SettingValue, Strategy as Growth, Verdict, Wall, When, WorkerId,
+    SettingValue, Strategy as Growth, Verdict, View, Wall, When, WorkerId,
 };
+use windlass_core::{ErrorGroup, ErrorText, GroupId};
 
 use super::START;
+use super::bulk::BulkPlan;
 use super::plan::{
-    AdminPlan, BeatPlan, EnqueuePlan, Pick, ReapPlan, SettlePlan, Step, TokenPlan, Trace, Twist,
+    AdminPlan, EnqueuePlan, Expected, HeartbeatPlan, Pick, ReapPlan, SettlePlan, Step, TokenPlan,
+    Trace, Variation,
 };
 
 const IN_RANGE: &str = "the generator stays within bounds";
@@ -53,31 +57,32 @@ pub fn grinding_trace() -> Trace {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    let max_queues = select(vec![2, QUEUES]);
+    let limits = (select(vec![2, QUEUES]), select(vec![2, ERROR_GROUPS]));
     let window = select(vec![0_u64, 5_000, 60_000]);
-    (0..=2_u32, window, retry(), lease_length(), max_queues).prop_map(
-        |(retries, window, retry, visibility_timeout, max_queues)| Policy {
+    (0..=2_u32, window, retry(), lease_length(), limits).prop_map(
+        |(retries, window, retry, visibility_timeout, (max_queues, max_error_groups))| Policy {
             max_retries: MaxRetries::new(retries).expect(IN_RANGE),
             timeout: None,
             visibility_timeout,
             retry,
             idempotency_window: Millis::new(window),
             max_queues,
+            max_error_groups,
         },
     )
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let reports = (vec(settle(), 0..=3), vec(beat(), 0..=2), admins());
+    let reports = (vec(settle(), 0..=3), vec(heartbeat(), 0..=2), admins());
     let sweeps = (
         option::weighted(0.5, reap()),
         option::weighted(0.6, 1..=3_usize),
         option::weighted(0.25, purge()),
         option::weighted(0.2, 1..=3_usize),
     );
-    let ends = (vec(claim(), 0..=2), any::<bool>());
+    let ends = (vec(claim(), 0..=2), any::<bool>(), option::weighted(0.6, 0..=3_usize));
     (clock(), 1..=2_u64, reports, enqueues(), sweeps, ends).prop_map(
-        |(clock_ms, process, reports, enqueues, sweeps, (claims, figures))| {
+        |(clock_ms, process, reports, enqueues, sweeps, (claims, figures, bulk))| {
             let (settles, heartbeats, admin) = reports;
             let (reap, promote, purge, queue_sweep) = sweeps;
             Step {
@@ -86,6 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
                 settles,
                 heartbeats,
                 admin,
+                bulk,
                 enqueues,
                 reap,
                 promote,
@@ -150,7 +156,13 @@ fn verdict() -> impl Strategy<Value = Verdict> {
 fn failure() -> impl Strategy<Value = Failure> {
     let kinds = select(vec![FailureKind::Failed, FailureKind::TimedOut, FailureKind::Panicked]);
     let retry_in = option::weighted(0.2, delay());
-    (kinds, select(vec!["refused", "gone", ""]), any::<bool>(), retry_in, option::of(0..3_i32))
+    (
+        kinds,
+        select(vec!["refused", "gone", "no room for 12", ""]),
+        any::<bool>(),
+        retry_in,
+        option::of(0..3_i32),
+    )
         .prop_map(|(kind, error, retryable, retry_in, exit_code)| Failure {
             kind,
             retryable,
@@ -162,9 +174,9 @@ fn failure() -> impl Strategy<Value = Failure> {
         })
 }
 
-fn beat() -> impl Strategy<Value = BeatPlan> {
+fn heartbeat() -> impl Strategy<Value = HeartbeatPlan> {
     (running(), token(), option::weighted(0.3, lease_length()), option::weighted(0.3, payload()))
-        .prop_map(|(job, token, extend, progress)| BeatPlan { job, token, extend, progress })
+        .prop_map(|(job, token, extend, progress)| HeartbeatPlan { job, token, extend, progress })
 }
 
 /// Commands on any jobs, or several on one and the same.
@@ -194,25 +206,61 @@ fn admin() -> impl Strategy<Value = AdminPlan> {
         3 => pick().prop_map(AdminPlan::Delete),
         3 => replay_dead(),
         1 => replay_dead().prop_map(discarded),
-        1 => queue().prop_map(AdminPlan::Pause),
+        1 => (queue(), option::of(select(vec!["ops", "a\0b"])))
+            .prop_map(|(queue, by)| AdminPlan::Pause(queue, by.map(Into::into))),
         1 => queue().prop_map(AdminPlan::Resume),
-        3 => (queue(), settings()).prop_map(|(queue, set)| AdminPlan::SetQueue(queue, set)),
+        3 => (queue(), settings(), expected()).prop_map(|(queue, set, expected)| {
+            AdminPlan::SetQueue(queue, set, expected)
+        }),
         2 => queue().prop_map(AdminPlan::DeleteQueue),
         1 => value.prop_map(move |value| AdminPlan::SetSetting(setting(), value)),
         1 => worker().prop_map(AdminPlan::SeeWorker),
         1 => worker().prop_map(|worker| AdminPlan::RemoveWorker(worker.id)),
         1 => worker().prop_map(|worker| AdminPlan::StopWorker(worker.id)),
         1 => worker().prop_map(|worker| AdminPlan::LookAtWorker(worker.id)),
+        5 => bulk().prop_map(AdminPlan::Bulk),
     ]
+}
+
+fn bulk() -> impl Strategy<Value = BulkPlan> {
+    let views = option::weighted(0.8, select(View::ALL.to_vec()));
+    let retry = (Just(Action::Retry), Just(Some(View::Failed)));
+    let any = (select(Action::ALL.to_vec()), views);
+    let what = prop_oneof![2 => retry, 1 => any];
+    let bounds = (option::weighted(0.2, 1..=3_u64), option::weighted(0.6, 1..=2_u32));
+    let searched = (vec(queue(), 0..=2), 0..=2_u32);
+    let start = (what, option::weighted(0.2, queue()), option::weighted(0.3, searched), bounds);
+    let start = start.prop_map(|((action, view), queue, searched, bounds)| BulkPlan::Start {
+        action,
+        view,
+        queue,
+        searched,
+        most: bounds.0,
+        canary: bounds.1,
+    });
+    let stop = (1..=3_u32).prop_map(BulkPlan::Stop);
+    prop_oneof![4 => start, 2 => Just(BulkPlan::Continue), 1 => stop]
 }
 
 fn replay_dead() -> impl Strategy<Value = AdminPlan> {
     let text = option::weighted(0.3, select(vec!["refused", "lease"]));
-    let filter = (option::weighted(0.3, queue()), option::weighted(0.3, kind()), text);
-    (filter, any::<bool>(), 1..=2_usize).prop_map(|((queue, kind, text), on, limit)| {
+    let filter = (option::weighted(0.3, queue()), option::weighted(0.3, kind()), text, group());
+    (filter, any::<bool>(), 1..=2_usize).prop_map(|((queue, kind, text, group), on, limit)| {
         let error_contains = text.map(str::to_owned);
-        AdminPlan::ReplayDead { filter: DeadFilter { queue, kind, error_contains }, on, limit }
+        let filter = DeadFilter { queue, kind, group, error_contains };
+        AdminPlan::ReplayDead { filter, on, limit }
     })
+}
+
+/// The error group of some failures of a kind.
+fn group() -> impl Strategy<Value = Option<GroupId>> {
+    let text = ErrorText::of_message;
+    let texts = select(vec![Some("refused"), Some("gone"), None]);
+    let group = (kind(), texts).prop_map(move |(kind, error)| match error {
+        Some(error) => ErrorGroup::of(&kind, &text(error)).id,
+        None => ErrorGroup::other(&kind).id,
+    });
+    option::weighted(0.3, group)
 }
 
 /// The same dead letters, but they are not wanted any more.
@@ -221,6 +269,11 @@ fn discarded(plan: AdminPlan) -> AdminPlan {
         AdminPlan::ReplayDead { filter, limit, .. } => AdminPlan::DiscardDead { filter, limit },
         other => other,
     }
+}
+
+fn expected() -> impl Strategy<Value = Option<Expected>> {
+    let these = settings().prop_map(Expected::These);
+    option::weighted(0.4, prop_oneof![2 => Just(Expected::Stored), 1 => these])
 }
 
 fn settings() -> impl Strategy<Value = QueueSettings> {
@@ -252,23 +305,24 @@ fn enqueues() -> impl Strategy<Value = Vec<EnqueuePlan>> {
 fn enqueue() -> impl Strategy<Value = EnqueuePlan> {
     prop_oneof![
         5 => new_job().prop_map(EnqueuePlan::New),
-        1 => (0..3_usize, twist()).prop_map(|(nth, twist)| EnqueuePlan::Again { nth, twist }),
+        1 => (0..3_usize, variation())
+            .prop_map(|(nth, variation)| EnqueuePlan::Again { nth, variation }),
     ]
 }
 
-fn twist() -> impl Strategy<Value = Twist> {
+fn variation() -> impl Strategy<Value = Variation> {
     prop_oneof![
-        8 => Just(Twist::Nothing),
-        2 => payload().prop_map(Twist::Spelling),
-        1 => Just(Twist::Meaning(Fingerprint(3))),
-        1 => queue().prop_map(Twist::Queue),
-        1 => kind().prop_map(Twist::Kind),
-        1 => Just(Twist::Priority(Priority::MAX)),
-        1 => when().prop_map(Twist::When),
-        1 => (0..=2_u32).prop_map(|n| Twist::Retries(MaxRetries::new(n).expect(IN_RANGE))),
-        1 => timeout().prop_map(Twist::Timeout),
-        1 => lease_length().prop_map(Twist::Visibility),
-        1 => retry().prop_map(Twist::Retry),
+        8 => Just(Variation::Nothing),
+        2 => payload().prop_map(Variation::Spelling),
+        1 => Just(Variation::Meaning(Fingerprint(3))),
+        1 => queue().prop_map(Variation::Queue),
+        1 => kind().prop_map(Variation::Kind),
+        1 => Just(Variation::Priority(Priority::MAX)),
+        1 => when().prop_map(Variation::When),
+        1 => (0..=2_u32).prop_map(|n| Variation::Retries(MaxRetries::new(n).expect(IN_RANGE))),
+        1 => timeout().prop_map(Variation::Timeout),
+        1 => lease_length().prop_map(Variation::Visibility),
+        1 => retry().prop_map(Variation::Retry),
     ]
 }
 

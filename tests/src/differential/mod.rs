@@ -4,6 +4,7 @@
 //! A [`Trace`] is a list of steps that name jobs by their place ("the second running one"), so
 //! that it still hits something after proptest has made it smaller.
 
+mod bulk;
 mod compare;
 mod generate;
 mod pinned;
@@ -12,10 +13,10 @@ mod plan;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use proptest::strategy::Strategy;
+use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
-use windlass_core::Wall;
 use windlass_core::store::{Batch, Dump, Outcomes, Reader, Store, audit};
+use windlass_core::{BatchId, Policy, ProcessId, Wall};
 
 use crate::model::{Chosen, Model};
 use compare::Differences;
@@ -75,13 +76,13 @@ pub fn same_dump<A: Store, B: Store>(make_a: impl Fn() -> A, make_b: impl Fn() -
 }
 
 /// Runs `cases` random sequences on fresh stores. `judge` gets, for each batch, how many rounds of
-/// questions it took, its outcomes, and what is stored afterwards. `asked` counts the rounds of a
-/// store so far.
+/// questions it took, its outcomes, and what is stored before and afterwards. `asked` counts the
+/// rounds of a store so far.
 pub fn count_rounds<S: Store>(
     make: impl Fn() -> S,
     cases: u32,
     asked: impl Fn(&S) -> u64,
-    judge: impl Fn(u64, &Batch, &Outcomes, &Dump) -> Result<(), String>,
+    judge: impl Fn(u64, &Batch, &Outcomes, [&Dump; 2]) -> Result<(), String>,
 ) {
     run_traces(cases, |trace| {
         let mut store = make();
@@ -91,12 +92,41 @@ pub fn count_rounds<S: Store>(
             let before = asked(&store);
             let outcomes = store.commit(now, &batch).map_err(|error| format!("{error}"))?;
             let after = dump(&store)?;
-            judge(asked(&store) - before, &batch, &outcomes, &after)?;
+            judge(asked(&store) - before, &batch, &outcomes, [&memory.dump, &after])?;
             memory.learn(&outcomes, after);
         }
         Ok(())
     });
 }
+
+/// Runs random sequences one after the other on one store, the same ones each time, until what it
+/// holds is `enough`.
+pub fn fill<S: Store>(store: &mut S, enough: impl Fn(&Dump) -> bool) -> Result<(), String> {
+    let mut runner = TestRunner::deterministic();
+    let mut memory = Memory::new(dump(store)?);
+    while !enough(&memory.dump) {
+        let tree = trace().new_tree(&mut runner).map_err(|why| why.to_string())?;
+        let trace = tree.current();
+        for step in &trace.steps {
+            let (now, batch) = resolve(&trace, step, &mut memory);
+            let outcomes = store.commit(now, &batch).map_err(|error| error.to_string())?;
+            memory.learn(&outcomes, dump(store)?);
+        }
+    }
+    Ok(())
+}
+
+/// Every list and every narrow read of a store agree with its dump.
+pub fn reads_agree<S: Store>(store: &S) -> Result<(), String> {
+    let all = dump(store)?;
+    let mut differences = Differences::new();
+    differences.audit(&audit(&all));
+    differences.reads(store, &all)?;
+    differences.report(0, START, &Batch::new(NO_BATCH, Policy::default()))?;
+    compare::lists(store, &all)
+}
+
+const NO_BATCH: BatchId = BatchId { process: ProcessId(0), seq: 0 };
 
 fn side_by_side<A: Store, B: Store>(mut a: A, mut b: B, trace: &Trace) -> Result<(), String> {
     let mut memory = Memory::new(dump(&a)?);

@@ -1,11 +1,13 @@
 //! Traces on which a store once disagreed with the model, each with its story. They never go.
 
+use windlass_core::bulk::Action;
 use windlass_core::store::{ClaimFor, Purge, Retention, Taker, Worker, WorkerKind};
 use windlass_core::{
-    Demand, Failure, Kind, Millis, NewJob, Payload, Policy, QueueName, Verdict, Wall, When,
+    Demand, Failure, Kind, Millis, NewJob, Payload, Policy, QueueName, Verdict, View, Wall, When,
     WorkerId,
 };
 
+use super::bulk::BulkPlan;
 use super::plan::{AdminPlan, EnqueuePlan, Pick, SettlePlan, Step, TokenPlan, Trace};
 
 /// Every pinned trace, by what it shows.
@@ -14,7 +16,8 @@ pub fn pinned() -> Vec<(&'static str, Trace)> {
         ("a job that failed and was deleted in one batch leaves no attempt", failed_and_deleted()),
         ("a refused job does not leave a new queue behind", refused_in_a_new_queue()),
         ("a worker removed and seen in one batch is there", removed_and_seen()),
-        ("a job cancelled anew is as old as its new cancellation", cancelled_anew()),
+        ("a job cancelled again is as old as its new cancellation", cancelled_again()),
+        ("a canary takes no job twice when the clock is set back", canary_after_a_clock_step()),
     ]
 }
 
@@ -57,7 +60,7 @@ fn removed_and_seen() -> Trace {
 
 /// A cancelled job past its age, replayed and cancelled again in the batch that purges, was
 /// purged for the age of its first cancellation.
-fn cancelled_anew() -> Trace {
+fn cancelled_again() -> Trace {
     let cancel = || AdminPlan::Cancel(Pick::Id(1));
     let retention = Retention { cancelled: Some(Millis::new(1_000)), ..Retention::default() };
     steps(vec![
@@ -69,6 +72,36 @@ fn cancelled_anew() -> Trace {
             purge: Some(Purge { retention, limit: 10 }),
             ..Step::default()
         },
+    ])
+}
+
+/// A job of a canary failed once more, earlier than the action began by a clock that was set back.
+/// The action took it a second time, and its row could not be read from then on.
+fn canary_after_a_clock_step() -> Trace {
+    let fail = |job: Pick| SettlePlan {
+        job,
+        token: TokenPlan::Latest,
+        verdict: Verdict::Fail(Box::new(Failure::new("refused").permanent())),
+        twice: false,
+    };
+    let start = BulkPlan::Start {
+        action: Action::Retry,
+        view: Some(View::Failed),
+        queue: None,
+        searched: None,
+        most: None,
+        canary: Some(3),
+    };
+    let page = Step { bulk: Some(1), ..Step::default() };
+    let enqueues = vec![enqueue(), enqueue()];
+    steps(vec![
+        Step { enqueues, claims: vec![claim(), claim()], ..Step::default() },
+        Step { settles: vec![fail(Pick::Id(1)), fail(Pick::Id(2))], ..Step::default() },
+        Step { admin: vec![AdminPlan::Bulk(start)], ..Step::default() },
+        Step { claims: vec![claim()], ..page.clone() },
+        Step { clock_ms: -2, settles: vec![fail(Pick::Running(0))], ..Step::default() },
+        page.clone(),
+        page,
     ])
 }
 

@@ -1,7 +1,9 @@
 //! A trace as plain data, and how a step becomes a batch for a store as it stands.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use windlass_core::bulk;
 use windlass_core::store::{
     Admin, AdminDone, Batch, ClaimFor, ClockView, Cursor, DeadFilter, Dump, Heartbeat, Outcomes,
     Purge, QueueSweep, Reap, Reaped, Settle, SlotFigures, Worker,
@@ -13,6 +15,7 @@ use windlass_core::{
 };
 
 use super::START;
+use super::bulk::{BulkPlan, planned};
 
 /// A sequence of batches.
 #[derive(Debug, Clone)]
@@ -31,8 +34,10 @@ pub struct Step {
     /// The process it comes from.
     pub process: u64,
     pub(crate) settles: Vec<SettlePlan>,
-    pub(crate) heartbeats: Vec<BeatPlan>,
+    pub(crate) heartbeats: Vec<HeartbeatPlan>,
     pub(crate) admin: Vec<AdminPlan>,
+    /// Steps of bulk actions, of this number of jobs each; those of the batch before if it is zero.
+    pub(crate) bulk: Option<usize>,
     pub(crate) enqueues: Vec<EnqueuePlan>,
     pub(crate) reap: Option<ReapPlan>,
     pub(crate) promote: Option<usize>,
@@ -64,7 +69,7 @@ pub(crate) enum Pick {
 pub(crate) enum TokenPlan {
     /// Of the latest claim.
     Latest,
-    /// Of a claim so many before it.
+    /// Of a claim this number before it.
     Older(u64),
     /// Of a claim that was never made.
     Invented,
@@ -80,7 +85,7 @@ pub(crate) struct SettlePlan {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct BeatPlan {
+pub(crate) struct HeartbeatPlan {
     pub(crate) job: Pick,
     pub(crate) token: TokenPlan,
     pub(crate) extend: Option<LeaseLength>,
@@ -103,15 +108,34 @@ pub(crate) enum AdminPlan {
         filter: DeadFilter,
         limit: usize,
     },
-    Pause(QueueName),
+    Pause(QueueName, Option<Arc<str>>),
     Resume(QueueName),
-    SetQueue(QueueName, QueueSettings),
+    SetQueue(QueueName, QueueSettings, Option<Expected>),
     DeleteQueue(QueueName),
     SetSetting(SettingKey, Option<SettingValue>),
     SeeWorker(Worker),
     RemoveWorker(WorkerId),
     StopWorker(WorkerId),
     LookAtWorker(WorkerId),
+    Bulk(BulkPlan),
+}
+
+/// The settings that a change of settings expects.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Expected {
+    /// Those of the store before the batch.
+    Stored,
+    These(QueueSettings),
+}
+
+impl Expected {
+    fn resolve(self, name: &QueueName, dump: &Dump) -> QueueSettings {
+        let row = dump.queues.iter().find(|row| row.queue.name == *name);
+        match self {
+            Self::Stored => row.map_or_else(QueueSettings::default, |row| row.queue.settings),
+            Self::These(settings) => settings,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -120,13 +144,13 @@ pub(crate) enum EnqueuePlan {
     /// The n-th last request that had a key, once more, with at most one thing changed.
     Again {
         nth: usize,
-        twist: Twist,
+        variation: Variation,
     },
 }
 
 /// What is changed in a request that is made again.
 #[derive(Debug, Clone)]
-pub(crate) enum Twist {
+pub(crate) enum Variation {
     Nothing,
     /// Another text of the same JSON.
     Spelling(Payload),
@@ -163,6 +187,8 @@ pub(crate) struct Memory {
     sweep_on: Option<QueueName>,
     /// Requests that had a key.
     sent: Vec<NewJob>,
+    /// The steps of bulk actions that were planned last.
+    planned: Vec<bulk::Step>,
     /// What was counted and not written yet, by slot.
     counted: BTreeMap<Wall, FigureSet>,
     /// The store after the last batch.
@@ -173,7 +199,8 @@ impl Memory {
     pub(crate) fn new(dump: Dump) -> Self {
         let (sent, counted) = (Vec::new(), BTreeMap::new());
         let (reap_on, replay_on, sweep_on) = (None, None, None);
-        Self { now: START, seq: 0, reap_on, replay_on, sweep_on, sent, counted, dump }
+        let planned = Vec::new();
+        Self { now: START, seq: 0, reap_on, replay_on, sweep_on, sent, planned, counted, dump }
     }
 
     pub(crate) fn learn(&mut self, outcomes: &Outcomes, dump: Dump) {
@@ -214,13 +241,13 @@ impl Memory {
     fn new_job(&mut self, plan: &EnqueuePlan) -> NewJob {
         let new = match plan {
             EnqueuePlan::New(new) => new.clone(),
-            EnqueuePlan::Again { nth, twist } => {
+            EnqueuePlan::Again { nth, variation } => {
                 let sent = self.sent.iter().rev().nth(nth % self.sent.len().max(1));
                 let sent = sent.cloned();
                 sent.map_or_else(
                     || NewJob::new(Kind::default(), Payload::null()),
                     |mut new| {
-                        twist.apply(&mut new);
+                        variation.apply(&mut new);
                         new
                     },
                 )
@@ -245,7 +272,7 @@ impl Memory {
     }
 }
 
-impl Twist {
+impl Variation {
     fn apply(&self, new: &mut NewJob) {
         match self {
             Self::Nothing => {}
@@ -265,7 +292,7 @@ impl Twist {
     }
 }
 
-/// The batch that a step stands for now.
+/// The batch that a step means now.
 pub(crate) fn resolve(trace: &Trace, step: &Step, memory: &mut Memory) -> (Wall, Batch) {
     memory.now = Wall::new(memory.now.get().saturating_add(step.clock_ms));
     memory.seq += 1;
@@ -278,13 +305,19 @@ pub(crate) fn resolve(trace: &Trace, step: &Step, memory: &mut Memory) -> (Wall,
         batch.settles.extend(plan.twice.then(|| settle.clone()));
         batch.settles.push(settle);
     }
-    let beat = |plan: &BeatPlan| Heartbeat {
+    let heartbeat = |plan: &HeartbeatPlan| Heartbeat {
         token: memory.token(plan.job, plan.token),
         extend: plan.extend,
         progress: plan.progress.clone(),
     };
-    batch.heartbeats = step.heartbeats.iter().map(beat).collect();
+    batch.heartbeats = step.heartbeats.iter().map(heartbeat).collect();
     batch.admin = step.admin.iter().map(|plan| resolve_admin(plan, memory)).collect();
+    if let Some(limit) = step.bulk {
+        if limit > 0 {
+            memory.planned = planned(&memory.dump, limit);
+        }
+        batch.bulk.clone_from(&memory.planned);
+    }
     batch.enqueues = step.enqueues.iter().map(|plan| memory.new_job(plan)).collect();
     batch.reap = step.reap.map(|plan| Reap {
         limit: plan.limit,
@@ -327,14 +360,19 @@ fn resolve_admin(plan: &AdminPlan, memory: &Memory) -> Admin {
         AdminPlan::DiscardDead { filter, limit } => {
             Admin::DiscardDead { filter: filter.clone(), after: None, limit: *limit }
         }
-        AdminPlan::Pause(name) => Admin::Pause(name.clone()),
+        AdminPlan::Pause(name, by) => Admin::Pause { name: name.clone(), by: by.clone() },
         AdminPlan::Resume(name) => Admin::Resume(name.clone()),
-        AdminPlan::SetQueue(name, settings) => Admin::SetQueue(name.clone(), *settings),
+        AdminPlan::SetQueue(name, settings, expected) => Admin::SetQueue {
+            name: name.clone(),
+            settings: *settings,
+            expected: expected.map(|expected| Box::new(expected.resolve(name, &memory.dump))),
+        },
         AdminPlan::DeleteQueue(name) => Admin::DeleteQueue(name.clone()),
         AdminPlan::SetSetting(key, value) => Admin::SetSetting(key.clone(), value.clone()),
         AdminPlan::SeeWorker(worker) => Admin::SeeWorker(worker.clone()),
         AdminPlan::RemoveWorker(id) => Admin::RemoveWorker(id.clone()),
         AdminPlan::StopWorker(id) => Admin::StopWorker(id.clone()),
         AdminPlan::LookAtWorker(id) => Admin::LookAtWorker(id.clone()),
+        AdminPlan::Bulk(plan) => plan.resolve(&memory.dump),
     }
 }

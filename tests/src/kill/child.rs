@@ -45,9 +45,9 @@ impl Task {
 }
 
 /// Numbers from a seed (splitmix64).
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct Rng(pub(super) u64);
 
-impl Dice {
+impl Rng {
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -66,37 +66,37 @@ pub(super) fn say(line: &str) {
 /// Does a task, and tells `say` of every acknowledgement.
 pub(super) fn run<D: OnDisk>(task: &Task, mut say: impl FnMut(&str)) {
     let mut store = D::open(&task.path);
-    let mut dice = Dice(task.process);
+    let mut rng = Rng(task.process);
     let mut held: Vec<LeaseToken> = Vec::new();
     let begin = START.plus(Millis::hours(task.hour));
     for seq in 1..=task.batches {
         let now = begin.plus(Millis::seconds(seq));
         let id = BatchId { process: ProcessId(task.process), seq };
-        let batch = batch(id, &mut dice, &mut held);
+        let batch = batch(id, &mut rng, &mut held);
         let out = commit(&mut store, now, &batch);
         held.extend(out.claims.iter().flat_map(|claimed| &claimed.jobs).map(|l| l.job.token()));
         say(&acknowledgement(&batch, &out));
     }
 }
 
-fn batch(id: BatchId, dice: &mut Dice, held: &mut Vec<LeaseToken>) -> Batch {
+fn batch(id: BatchId, rng: &mut Rng, held: &mut Vec<LeaseToken>) -> Batch {
     let mut batch = Batch::new(id, Policy::default());
-    let settled = usize::try_from(dice.below(4)).unwrap_or(0).min(held.len());
+    let settled = usize::try_from(rng.below(4)).unwrap_or(0).min(held.len());
     for token in held.drain(..settled) {
-        let verdict = if dice.below(4) == 0 { fail("again") } else { complete() };
+        let verdict = if rng.below(4) == 0 { fail("again") } else { complete() };
         batch.settles.push(Settle { token, verdict });
     }
-    let count = 1 + dice.below(5);
+    let count = 1 + rng.below(5);
     for number in 0..count {
         let name = format!("\"{}.{}.{number}.{count}\"", id.process.0, id.seq);
         batch.enqueues.push(NewJob { payload: text(&name), ..work() });
     }
-    if dice.below(3) == 0 {
+    if rng.below(3) == 0 {
         batch.reap = Some(reap_up_to(20));
     }
     batch.promote = Some(20);
     let worker = format!("w{}", id.process.0);
-    let most = usize::try_from(1 + dice.below(3)).unwrap_or(1);
+    let most = usize::try_from(1 + rng.below(3)).unwrap_or(1);
     batch.claims.push(claim_for(main_work(), &worker, most));
     batch
 }
@@ -105,7 +105,7 @@ fn commit(store: &mut impl Store, now: Wall, batch: &Batch) -> Outcomes {
     loop {
         match store.commit(now, batch) {
             Ok(out) => return out,
-            // Another process was at it for too long.
+            // Another process held the lock for too long.
             Err(CommitError::NotCommitted(_)) => {}
             Err(error) => panic!("a healthy disk gives no such error: {error}"),
         }

@@ -1,9 +1,7 @@
-//! Real processes that are killed at random moments, for every store that lies in a file.
-//!
-//! A test runs its own binary again as its child, which commits batches and prints every
-//! acknowledgement; see `child.rs`. The parent kills it (SIGKILL), opens the store, and compares it
-//! with what was promised; see `promises.rs`. Nothing sleeps: a child is killed after so many
-//! acknowledgements were read, wherever it is then.
+//! Real processes that are killed at random moments, for every store in a file. A test runs its own
+//! binary again as its child, which commits batches and prints every acknowledgement (`child.rs`).
+//! The parent kills it (SIGKILL), opens the store, and compares it with what was promised
+//! (`promises.rs`). Nothing sleeps: a child is killed after a number of acknowledgements.
 
 mod child;
 mod promises;
@@ -16,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::on_disk::{OnDisk, scratch};
 pub use child::Task;
-use child::{ARGUMENTS, Dice};
+use child::{ARGUMENTS, Rng};
 pub use promises::Promises;
 
 /// Enrols a store: it is killed again and again. The test binary must have no test of these names,
@@ -63,7 +61,7 @@ impl Running {
         Self { child, said }
     }
 
-    /// Reads so many lines.
+    /// Reads this number of lines.
     pub fn hear(&mut self, lines: u64, promises: &mut Promises) {
         for _ in 0..lines {
             let mut line = String::new();
@@ -132,12 +130,12 @@ pub fn kill_again_and_again<D: OnDisk>() {
     }
     let (_dir, path) = place::<D>();
     let mut promises = Promises::default();
-    let mut dice = Dice(7);
+    let mut rng = Rng(7);
     let rounds = rounds(100);
     for round in 0..rounds {
         let task = Task { process: round + 1, hour: round, batches: u64::MAX, path: path.clone() };
         let mut child = Running::start(&task);
-        child.hear(1 + dice.below(25), &mut promises);
+        child.hear(1 + rng.below(25), &mut promises);
         child.kill(&mut promises);
         check::<D>(&path, &mut promises);
     }

@@ -19,7 +19,7 @@ pub struct Promises {
 }
 
 impl Promises {
-    /// Hears a line. What the test harness says is no promise.
+    /// Takes a line of output. What the test harness says is no promise.
     pub fn hear(&mut self, line: &str) {
         let mut words = line.split_whitespace();
         // The harness may begin the line.
@@ -73,10 +73,7 @@ impl Promises {
         }
         for ((id, epoch), process) in &self.holders {
             let now = jobs[id].job.epoch.get();
-            assert!(
-                now >= *epoch,
-                "job {id}: epoch {epoch} of {process} is forgotten, it is {now}"
-            );
+            assert!(now >= *epoch, "job {id}: epoch {epoch} of {process} is lost, it is {now}");
         }
         for (id, epoch) in &self.done {
             let job = &jobs[id].job;
@@ -109,7 +106,7 @@ impl Promises {
         }
     }
 
-    /// The test is worth something.
+    /// Enough batches were acknowledged, jobs done and jobs claimed again.
     pub fn assert_much_happened(&self, batches: u64) {
         let acked: u64 = self.acked.values().sum();
         assert!(acked >= batches, "only {acked} batches were acknowledged");

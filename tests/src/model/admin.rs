@@ -4,8 +4,8 @@ use windlass_core::store::{
     Admin, AdminDone, AdminRefused, Cursor, DeadFilter, JobRefused, Worker,
 };
 use windlass_core::{
-    EventName, JobId, Policy, Queue, QueueName, Rejected, SettingKey, SettingValue, StateName,
-    Wall, WorkerId,
+    EventName, JobId, Pause, Policy, Queue, QueueName, QueueSettings, Rejected, SettingKey,
+    SettingValue, StateName, Wall, WorkerId,
 };
 
 use super::job::ModelJob;
@@ -25,35 +25,52 @@ impl Model {
             Admin::DiscardDead { filter, after, limit } => {
                 Ok(self.discard_dead(now, filter, *after, *limit, policy))
             }
-            Admin::Pause(name) => {
+            Admin::StartBulk(terms) => self.start_bulk(now, terms),
+            Admin::ContinueBulk(id) => self.order_bulk(now, *id, true),
+            Admin::StopBulk(id) => self.order_bulk(now, *id, false),
+            Admin::Pause { name, by } => {
                 self.room_for_queue(name, policy)?;
-                Ok(self.change_queue(name, |queue| queue.paused = true))
+                self.did(name).paused += u64::from(!self.queue(name).is_paused());
+                let by = by.as_ref().map(|by| by.replace('\0', "\u{1a}").into());
+                let pause = Pause { at: Some(now), by };
+                Ok(self.change_queue(name, |queue| {
+                    queue.paused = queue.paused.take().or(Some(pause));
+                }))
             }
             Admin::Resume(name) => {
                 self.room_for_queue(name, policy)?;
                 self.must_stir.insert(name.clone());
-                Ok(self.change_queue(name, |queue| queue.paused = false))
+                self.did(name).resumed += u64::from(self.queue(name).is_paused());
+                Ok(self.change_queue(name, |queue| queue.paused = None))
             }
-            Admin::SetQueue(name, settings) => {
+            Admin::SetQueue { name, settings, expected } => {
+                let stored = self.queues.iter().find(|queue| queue.name == *name);
+                let stored = stored.map_or_else(QueueSettings::default, |queue| queue.settings);
+                if expected.as_ref().is_some_and(|expected| **expected != stored) {
+                    self.note("settings changed since they were read");
+                    return Err(AdminRefused::SettingsChanged(stored));
+                }
                 self.room_for_queue(name, policy)?;
-                if !self.queue(name).paused {
+                if !self.queue(name).is_paused() {
                     self.must_stir.insert(name.clone());
                 }
+                let changed = self.queue(name).settings != *settings;
+                self.did(name).settings += u64::from(changed);
                 Ok(self.change_queue(name, |queue| queue.settings = *settings))
             }
             Admin::DeleteQueue(name) => self.delete_queue(name),
             Admin::SetSetting(key, value) => Ok(self.set(key, value.as_ref())),
             Admin::SeeWorker(worker) => {
                 self.see(now, worker);
-                self.told(&worker.id)
+                self.worker_answer(&worker.id)
             }
             Admin::RemoveWorker(id) | Admin::EndWorker(id) => Ok(self.remove_worker(id)),
             Admin::StopWorker(id) => self.stop_worker(id),
-            Admin::LookAtWorker(id) => self.told(id),
+            Admin::LookAtWorker(id) => self.worker_answer(id),
         }
     }
 
-    fn cancel(&mut self, now: Wall, id: JobId) -> Answer {
+    pub(super) fn cancel(&mut self, now: Wall, id: JobId) -> Answer {
         let at = self.at(id)?;
         let was = self.jobs[at].clone();
         match was.state {
@@ -71,7 +88,7 @@ impl Model {
         Ok(AdminDone::Job(Box::new(self.jobs[at].job())))
     }
 
-    fn replay(&mut self, now: Wall, id: JobId) -> Answer {
+    pub(super) fn replay(&mut self, now: Wall, id: JobId) -> Answer {
         let at = self.at(id)?;
         let was = self.jobs[at].clone();
         match was.state {
@@ -79,11 +96,11 @@ impl Model {
             StateName::Cancelled => self.note("replay a cancelled job"),
             _ => return self.illegal(EventName::Replay, &was),
         }
-        self.start_anew(now, at);
+        self.restart(now, at);
         Ok(AdminDone::Job(Box::new(self.jobs[at].job())))
     }
 
-    fn start_anew(&mut self, now: Wall, at: usize) {
+    fn restart(&mut self, now: Wall, at: usize) {
         let was = self.jobs[at].clone();
         let job = &mut self.jobs[at];
         job.requeue(now, now);
@@ -92,19 +109,19 @@ impl Model {
         self.stir(&was, at);
     }
 
-    fn delete(&mut self, now: Wall, id: JobId, policy: &Policy) -> Answer {
+    pub(super) fn delete(&mut self, now: Wall, id: JobId, policy: &Policy) -> Answer {
         let at = self.at(id)?;
         if !self.jobs[at].is_finished() {
             let job = self.jobs[at].clone();
             return self.illegal(EventName::Delete, &job);
         }
         self.note("delete a finished job");
-        self.forget(now, at, policy);
+        self.remove_key_of(now, at, policy);
         Ok(AdminDone::Deleted)
     }
 
     /// Removes a job and what belongs to it. Its key stays for as long as its window runs.
-    pub(super) fn forget(&mut self, now: Wall, at: usize, policy: &Policy) {
+    pub(super) fn remove_key_of(&mut self, now: Wall, at: usize, policy: &Policy) {
         let job = self.jobs.remove(at);
         self.may_stir.insert(job.queue.clone());
         self.attempts.retain(|attempt| attempt.job != job.id);
@@ -132,14 +149,14 @@ impl Model {
             let Ok(at) = self.at(job.id) else { continue };
             if self.jobs[at].state == StateName::Failed {
                 self.note("bulk replay");
-                self.start_anew(now, at);
+                self.restart(now, at);
                 count += 1;
             }
         }
         AdminDone::Replayed { count, next }
     }
 
-    /// Forgets those that were dead before this batch and still are, newest failure first.
+    /// Removes those that were dead before this batch and still are, newest failure first.
     fn discard_dead(
         &mut self,
         now: Wall,
@@ -154,7 +171,7 @@ impl Model {
             let Ok(at) = self.at(job.id) else { continue };
             if self.jobs[at].state == StateName::Failed {
                 self.note("bulk discard");
-                self.forget(now, at, policy);
+                self.remove_key_of(now, at, policy);
                 count += 1;
             }
         }
@@ -185,7 +202,7 @@ impl Model {
 
     fn delete_queue(&mut self, name: &QueueName) -> Answer {
         if !self.has_queue(name) {
-            return Err(AdminRefused::NoQueue);
+            return Err(AdminRefused::NoQueue(name.clone()));
         }
         let jobs = self.jobs.iter().filter(|job| job.queue == *name).count() as u64;
         if jobs > 0 {
@@ -222,17 +239,17 @@ impl Model {
         for known in self.workers.iter_mut().filter(|known| known.worker.id == *id) {
             known.stopping = true;
         }
-        let told = self.told(id);
-        self.note(match told {
+        let answer = self.worker_answer(id);
+        self.note(match answer {
             Ok(_) => "a worker is asked to stop",
             Err(_) => "a worker that is not there is not asked to stop",
         });
-        told
+        answer
     }
 
-    fn told(&self, id: &WorkerId) -> Answer {
+    fn worker_answer(&self, id: &WorkerId) -> Answer {
         let known = self.workers.iter().find(|known| known.worker.id == *id);
-        let stopping = known.ok_or(AdminRefused::NoWorker)?.stopping;
+        let stopping = known.ok_or_else(|| AdminRefused::NoWorker(id.clone()))?.stopping;
         Ok(AdminDone::Worker { id: id.clone(), stopping })
     }
 
@@ -251,6 +268,7 @@ fn wanted(job: &ModelJob, filter: &DeadFilter) -> bool {
     let error = job.last_error.as_ref().map_or("", |error| error.as_str());
     filter.queue.as_ref().is_none_or(|queue| job.queue == *queue)
         && filter.kind.as_ref().is_none_or(|kind| job.kind == *kind)
+        && filter.group.is_none_or(|group| job.group == group)
         && filter.error_contains.as_ref().is_none_or(|text| error.contains(text.as_str()))
 }
 

@@ -80,7 +80,7 @@ impl Model {
         let queue = self.queues.iter().find(|queue| queue.name == job.queue);
         queue.is_none_or(|queue| {
             let full = queue.settings.concurrency.is_some_and(|most| running >= most.get().into());
-            !queue.paused && !full
+            !queue.is_paused() && !full
         })
     }
 }

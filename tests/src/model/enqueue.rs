@@ -1,5 +1,6 @@
 //! New jobs: a known key first, then what makes no sense, then the queue's limit.
 
+use windlass_core::GroupId;
 use windlass_core::{
     EnqueueRefused, Fingerprint, IdempotencyKey, JobId, JobTimeout, KeyRecord, Kind, LeaseLength,
     MaxRetries, NewJob, Policy, Priority, QueueName, QueueSettings, Receipt, RetryPolicy,
@@ -198,6 +199,7 @@ fn made(id: JobId, new: &NewJob, options: Options, now: Wall, run_at: Wall) -> M
         started_at: None,
         finished_at: None,
         last_error: None,
+        group: GroupId::LOST,
         result: None,
         progress: None,
         spoken: None,

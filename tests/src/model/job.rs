@@ -2,9 +2,9 @@
 
 use windlass_core::store::JobDetail;
 use windlass_core::{
-    Epoch, Excerpt, IdempotencyKey, Job, JobId, JobTimeout, Kind, LastVerdict, Lease, LeaseLength,
-    MaxRetries, Millis, Payload, Priority, QueueName, Rank, RetryPolicy, State, StateName, View,
-    Wall, WorkerId,
+    Epoch, Excerpt, GroupId, IdempotencyKey, Job, JobId, JobTimeout, Kind, LastVerdict, Lease,
+    LeaseLength, MaxRetries, Millis, Payload, Priority, QueueName, Rank, RetryPolicy, State,
+    StateName, View, Wall, WorkerId,
 };
 
 #[derive(Debug, Clone)]
@@ -34,6 +34,8 @@ pub(super) struct ModelJob {
     pub(super) started_at: Option<Wall>,
     pub(super) finished_at: Option<Wall>,
     pub(super) last_error: Option<Excerpt>,
+    /// The group of its last error, while it is a dead letter.
+    pub(super) group: GroupId,
     pub(super) result: Option<Payload>,
     pub(super) progress: Option<Payload>,
     /// The verdict of its latest token and the answer it got, until it is claimed again.
@@ -166,23 +168,23 @@ impl ModelJob {
     }
 
     fn core_state(&self) -> State {
-        let spent = self.spoken.map(spent);
+        let last_verdict = self.spoken.map(last_verdict);
         let finished_at = self.finished_at.unwrap_or(Wall::MAX);
         match self.state {
-            StateName::Queued => State::Queued { ready: self.due, spent },
+            StateName::Queued => State::Queued { ready: self.due, last_verdict },
             StateName::Processing => State::Processing(Lease {
                 worker: self.worker.clone().expect("a running job has a worker"),
                 until: self.lease_until.expect("a running job has a lease"),
                 length: self.lease_length.expect("a running job has a lease"),
             }),
             StateName::Done => State::Done { finished_at },
-            StateName::Failed => State::Failed { finished_at, spent },
-            StateName::Cancelled => State::Cancelled { finished_at, spent },
+            StateName::Failed => State::Failed { finished_at, last_verdict, group: self.group },
+            StateName::Cancelled => State::Cancelled { finished_at, last_verdict },
         }
     }
 }
 
-fn spent((word, answer): (Word, StateName)) -> LastVerdict {
+fn last_verdict((word, answer): (Word, StateName)) -> LastVerdict {
     match (word, answer) {
         (Word::Complete, _) => LastVerdict::Completed,
         (Word::FailRetryable, StateName::Failed) => LastVerdict::Exhausted,

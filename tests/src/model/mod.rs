@@ -1,34 +1,43 @@
 //! A second, naive statement of what Windlass promises, to hold every store against.
 //!
-//! Written from the design and the API contract, not from the code: a flat list of jobs, linear
-//! scans, whole requests compared. It uses the plain data of the core for commands and answers,
-//! and none of its rules. What chance decides (jitter) it bounds, and then adopts from the store.
+//! Written from the promises and the API, not from the code: a flat list of jobs, linear scans,
+//! whole requests compared. It uses the plain data of the core for commands and answers, and none
+//! of its rules. What is random (jitter) it bounds, and then takes from the store.
 
 mod admin;
 mod backoff;
+mod bulk;
 mod claim;
 mod enqueue;
 pub(crate) mod figures;
+mod groups;
 mod job;
 mod report;
 mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use windlass_core::bulk::Bulk;
 use windlass_core::store::{
     AdminDone, Batch, Change, Dump, FigureKey, JobRefused, Marker, Next, Outcomes, TooManyQueues,
     Worker, WorkerRow,
 };
 use windlass_core::{
-    Attempt, Counts, Epoch, FigureSet, Figures, Fingerprint, JobId, KeyRecord, LeaseToken, Policy,
-    Queue, QueueName, QueueRow, Rejected, SettingKey, SettingValue, StaleReason, StateName, Wall,
+    Attempt, Counted, Counts, Epoch, FigureSet, Figures, Fingerprint, JobId, KeyRecord, LeaseToken,
+    Policy, Queue, QueueName, QueueRow, Rejected, SettingKey, SettingValue, StaleReason, StateName,
+    Wall,
 };
 
 use self::enqueue::ModelKey;
+use self::groups::ModelGroup;
 use self::job::{ModelJob, Word};
 
 /// Every rule of the model, by the name under which its use is counted.
 pub const RULES: &[&str] = &[
+    "a bulk action comes to its end",
+    "a bulk action goes on after its canary",
+    "a bulk action holds when its canary fails",
+    "a bulk action leaves out what came later",
     "a bulk replay stops at its limit",
     "a claim finds less than it asked for",
     "a failure is tried again",
@@ -65,7 +74,7 @@ pub const RULES: &[&str] = &[
     "a worker that is not there is not asked to stop",
     "an empty queue with settings stays",
     "another request with a known key is a conflict",
-    "another verdict on a spent token is refused",
+    "another verdict on a used token is refused",
     "bulk discard",
     "bulk replay",
     "cancel a cancelled job again",
@@ -79,7 +88,11 @@ pub const RULES: &[&str] = &[
     "enqueue for later",
     "fall due",
     "figures are folded",
-    "forget the key of a job long gone",
+    "a dead letter joins an error group",
+    "a dead letter leaves its error group",
+    "an error group without room joins that of its kind",
+    "an error group long without dead letters is removed",
+    "remove the key of a job purged long ago",
     "heartbeat",
     "one queue too many is not made",
     "only a failed or cancelled job is replayed",
@@ -89,6 +102,9 @@ pub const RULES: &[&str] = &[
     "replay a cancelled job",
     "replay a failed job",
     "snooze",
+    "settings changed since they were read",
+    "start a bulk action",
+    "stop a bulk action",
     "the last failure is dead-lettered",
 ];
 
@@ -109,6 +125,8 @@ pub struct Model {
     settings: Vec<(SettingKey, SettingValue)>,
     markers: Vec<Marker>,
     figures: BTreeMap<FigureKey, FigureSet>,
+    groups: Vec<ModelGroup>,
+    bulk: Vec<Bulk>,
     /// What the batch did to jobs, by queue.
     did: BTreeMap<QueueName, Figures>,
     last_id: u64,
@@ -130,9 +148,9 @@ struct ModelWorker {
 /// What the store made of a batch: the model reads the instants from it that it only bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Chosen<'a> {
-    /// Its answers.
+    /// The outcomes that the store returned.
     pub outcomes: &'a Outcomes,
-    /// What it holds now.
+    /// Every row of the store after the batch.
     pub after: &'a Dump,
 }
 
@@ -141,7 +159,7 @@ pub struct Chosen<'a> {
 pub struct Expected {
     /// The answers. `wrote` and `ready_queues` are left as they are in a new value: see the others.
     pub outcomes: Outcomes,
-    /// Queues that have to be told as ready.
+    /// Queues that have to be reported as ready.
     pub must_stir: BTreeSet<QueueName>,
     /// Queues that may be among them.
     pub may_stir: BTreeSet<QueueName>,
@@ -163,8 +181,13 @@ impl Model {
         self.did.clear();
         let mut out = Outcomes { now, ..Outcomes::default() };
         out.settles = batch.settles.iter().map(|s| self.settle(now, s, chosen)).collect();
-        out.heartbeats = batch.heartbeats.iter().map(|beat| self.beat(now, beat, batch)).collect();
+        out.heartbeats = batch
+            .heartbeats
+            .iter()
+            .map(|heartbeat| self.heartbeat(now, heartbeat, batch))
+            .collect();
         out.admin = batch.admin.iter().map(|a| self.admin(now, a, &batch.policy)).collect();
+        batch.bulk.iter().for_each(|step| self.step_bulk(now, step, &batch.policy));
         out.enqueues = batch.enqueues.iter().map(|n| self.enqueue(now, n, &batch.policy)).collect();
         out.reaped = batch.reap.map(|reap| self.reap(now, &reap, batch, chosen));
         out.promoted = batch.promote.map(|limit| self.promote(now, limit));
@@ -173,11 +196,14 @@ impl Model {
         let more = self.keep_figures(now, batch);
         out.claims =
             batch.claims.iter().map(|claim| self.claim(now, claim, batch.own.as_ref())).collect();
+        self.group(now, batch);
         self.echo(&batch.enqueues, &mut out.enqueues);
         out.next_due = self.next_due(batch);
         out.next_expiry = self.next_expiry(batch);
+        out.next_bulk = self.next_bulk(now, batch);
         out.changes = self.changes();
         let did = std::mem::take(&mut self.did).into_iter();
+        let did = did.filter(|(_, figures)| !figures.is_empty());
         out.figures = did.map(|(queue, figures)| (queue, Box::new(figures))).collect();
         if let (Some(purge), Some(purged)) = (&batch.purge, &mut out.purged) {
             purged.next = self.next_purge(&purge.retention);
@@ -222,6 +248,8 @@ impl Model {
             settings,
             markers,
             figures: self.figure_rows(),
+            groups: self.group_rows(),
+            bulk: self.bulk_rows(),
         }
     }
 
@@ -237,7 +265,8 @@ impl Model {
         let mut kinds = BTreeMap::new();
         for job in self.jobs.iter().filter(|job| job.queue == queue.name) {
             let counts: &mut Counts = kinds.entry(job.kind.clone()).or_default();
-            counts.add(job.view());
+            let retrying = job.state == StateName::Queued && job.attempts > 0;
+            counts.add(Counted { view: job.view(), retrying });
         }
         QueueRow { queue: queue.clone(), kinds: kinds.into_iter().collect() }
     }

@@ -1,4 +1,4 @@
-//! Reports of workers: only the holder of the latest lease is heard, once.
+//! Reports of workers: only a report of the latest lease's holder counts, once.
 
 use windlass_core::store::{Batch, Heartbeat, JobRefused, LeaseExtended, Settle};
 use windlass_core::{
@@ -34,7 +34,7 @@ impl Model {
                     Ok(answer)
                 }
                 Some(_) => {
-                    self.note("another verdict on a spent token is refused");
+                    self.note("another verdict on a used token is refused");
                     Err(stale(&self.jobs[at], settle.token))
                 }
                 None => {
@@ -134,17 +134,17 @@ impl Model {
         self.jobs[at].attempts -= 1;
     }
 
-    pub(super) fn beat(
+    pub(super) fn heartbeat(
         &mut self,
         now: Wall,
-        beat: &Heartbeat,
+        heartbeat: &Heartbeat,
         batch: &Batch,
     ) -> Result<LeaseExtended, JobRefused> {
-        let at = self.at(beat.token.job)?;
+        let at = self.at(heartbeat.token.job)?;
         let job = &mut self.jobs[at];
-        if job.state != StateName::Processing || beat.token.epoch.get() != job.epoch {
+        if job.state != StateName::Processing || heartbeat.token.epoch.get() != job.epoch {
             self.note("a heartbeat on a lost lease is refused");
-            return Err(stale(&self.jobs[at], beat.token));
+            return Err(stale(&self.jobs[at], heartbeat.token));
         }
         let off = batch.clock.expected.map_or(0, |expected| expected.get().abs_diff(now.get()));
         let stepped = off > STEP_MS;
@@ -156,7 +156,7 @@ impl Model {
             let reason = StaleReason::TimedOut;
             return Err(Rejected::Stale { reason, state, epoch }.into());
         }
-        job.lease_length = beat.extend.or(job.lease_length);
+        job.lease_length = heartbeat.extend.or(job.lease_length);
         let length = job.lease_length.expect("a running job has a lease");
         let until = now.plus(length.millis());
         let mut until = end.map_or(until, |end| end.min(until));
@@ -166,8 +166,8 @@ impl Model {
         }
         job.lease_until = Some(until);
         job.updated_at = now;
-        if beat.progress.is_some() {
-            job.progress.clone_from(&beat.progress);
+        if heartbeat.progress.is_some() {
+            job.progress.clone_from(&heartbeat.progress);
         }
         let holder = job.worker.clone();
         for ModelWorker { worker, last: seen, .. } in &mut self.workers {

@@ -14,7 +14,7 @@ use super::{Chosen, Model};
 
 /// A clock that is off by more was stepped.
 pub(super) const STEP_MS: u64 = 1_000;
-/// Processes and workers that are silent for longer are forgotten.
+/// Processes and workers that are silent for longer are removed.
 const SILENT_MS: u64 = 24 * 60 * 60 * 1_000;
 
 impl Model {
@@ -144,11 +144,11 @@ impl Model {
                     continue;
                 }
                 self.note("purge");
-                self.forget(now, at, policy);
+                self.remove_key_of(now, at, policy);
                 count += 1;
             }
         }
-        more |= self.forget_orphans(now, purge.limit);
+        more |= self.remove_orphans(now, purge.limit);
         let silent = Wall::new(now.get().saturating_sub_unsigned(SILENT_MS));
         self.markers.retain(|marker| marker.at >= silent);
         self.workers.retain(|known| known.last >= silent);
@@ -181,9 +181,9 @@ impl Model {
         QueuesSwept { deleted, next }
     }
 
-    /// Forgets keys whose job was gone before the batch and whose window is over. Answers whether
+    /// Removes keys whose job was gone before the batch and whose window is over. Answers whether
     /// there may be more.
-    fn forget_orphans(&mut self, now: Wall, limit: usize) -> bool {
+    fn remove_orphans(&mut self, now: Wall, limit: usize) -> bool {
         let mut over: Vec<(Wall, IdempotencyKey)> = Vec::new();
         for key in &self.keys_before {
             over.extend(key.orphan_until.filter(|end| *end <= now).map(|at| (at, key.key.clone())));
@@ -195,7 +195,7 @@ impl Model {
             let known = self.keys.len();
             self.keys.retain(|one| one.key != key || one.orphan_until.is_none());
             if self.keys.len() < known {
-                self.note("forget the key of a job long gone");
+                self.note("remove the key of a job purged long ago");
             }
         }
         full

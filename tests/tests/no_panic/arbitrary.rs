@@ -3,6 +3,7 @@
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use windlass_core::GroupId;
 use windlass_core::{
     Claim, Delay, Epoch, Excerpt, Failure, FailureKind, Gate, Job, JobId, JobTimeout, Kind,
     LastVerdict, Lease, LeaseLength, MaxRetries, Millis, Payload, Priority, QueueName, Rank,
@@ -11,8 +12,9 @@ use windlass_core::{
 
 const IN_RANGE: &str = "the generator stays within bounds";
 
-/// So many cases, unless the environment says otherwise; what fails is pinned as its own test, not
-/// in a file of seeds. Some tests pass over a part of their cases: the more, the longer they run.
+/// This number of cases, unless the environment says otherwise; what fails is pinned as its own
+/// test, not in a file of seeds. Some tests pass over a part of their cases: the more, the longer
+/// they run.
 pub(crate) fn config(cases: u32) -> ProptestConfig {
     let max_global_rejects = 1_000_000;
     let failure_persistence = None;
@@ -78,7 +80,7 @@ pub(crate) fn lease_length() -> impl Strategy<Value = LeaseLength> {
     some.prop_map(|ms| LeaseLength::new(ms).expect(IN_RANGE))
 }
 
-fn spent() -> impl Strategy<Value = Option<LastVerdict>> {
+fn last_verdict() -> impl Strategy<Value = Option<LastVerdict>> {
     option::of(select(LastVerdict::ALL.to_vec()))
 }
 
@@ -86,16 +88,18 @@ fn state() -> impl Strategy<Value = State> {
     let lease = (wall(), lease_length());
     let worker = WorkerId::new("worker").expect(IN_RANGE);
     prop_oneof![
-        3 => (any::<bool>(), spent()).prop_map(|(ready, spent)| State::Queued { ready, spent }),
+        3 => (any::<bool>(), last_verdict()).prop_map(|(ready, last_verdict)| {
+            State::Queued { ready, last_verdict }
+        }),
         3 => lease.prop_map(move |(until, length)| {
             State::Processing(Lease { worker: worker.clone(), until, length })
         }),
         1 => wall().prop_map(|finished_at| State::Done { finished_at }),
-        1 => (wall(), spent()).prop_map(|(finished_at, spent)| {
-            State::Failed { finished_at, spent }
+        1 => (wall(), last_verdict()).prop_map(|(finished_at, last_verdict)| {
+            State::Failed { finished_at, last_verdict, group: GroupId::LOST }
         }),
-        1 => (wall(), spent()).prop_map(|(finished_at, spent)| {
-            State::Cancelled { finished_at, spent }
+        1 => (wall(), last_verdict()).prop_map(|(finished_at, last_verdict)| {
+            State::Cancelled { finished_at, last_verdict }
         }),
     ]
 }

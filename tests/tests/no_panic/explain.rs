@@ -7,8 +7,8 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use windlass_core::{
-    Demand, Explanation, Gate, Job, Kind, Kinds, MaxRunning, Queue, QueueName, Queues, Reason,
-    StateName, Surroundings, View, Wall, explain,
+    Demand, Explanation, Gate, Job, Kind, Kinds, MaxRunning, Pause, Queue, QueueName, Queues,
+    Reason, StateName, Surroundings, View, Wall, explain,
 };
 
 use super::arbitrary::{config, job, wall};
@@ -46,7 +46,7 @@ fn around() -> impl Strategy<Value = Around> {
     (any::<bool>(), option::of(1..3_u32), numbers.clone(), numbers, demand).prop_map(
         |(paused, most, running, before_it, demands)| {
             let mut queue = Queue::new(QueueName::default());
-            queue.paused = paused;
+            queue.paused = paused.then(Pause::default);
             queue.settings.concurrency = most.and_then(|most| MaxRunning::new(most).ok());
             Around { queue, running, before_it, demands }
         },
@@ -71,7 +71,7 @@ fn check(job: &Job, around: &Around, now: Wall) -> Result<BTreeSet<&'static str>
     let waits = state == StateName::Queued;
     prop_assert_eq!(codes.contains(state.as_str()), state.is_finished());
     prop_assert_eq!(codes.contains("leased"), state == StateName::Processing);
-    prop_assert_eq!(codes.contains("queue_paused"), waits && around.queue.paused);
+    prop_assert_eq!(codes.contains("queue_paused"), waits && around.queue.is_paused());
     let full = waits && around.queue.gate(around.running) == Gate::Full;
     prop_assert_eq!(codes.contains("concurrency_full"), full);
     let delayed = job.state.view() == View::Scheduled && job.run_at > now;

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use windlass_core::{FigureSet, Figures, Millis, QueueName};
+use windlass_core::{FigureSet, Figures, Gauge, Gauges, Millis, QueueName, Wall};
 
 use super::arbitrary::config;
 
@@ -10,8 +10,9 @@ fn figures() -> impl Strategy<Value = Figures> {
     let number = || prop_oneof![Just(0_u64), 0..200_u64, any::<u64>()];
     let counters = (number(), number(), number(), number(), number());
     let more = (number(), number(), number(), number(), number());
-    (counters, more, vec(any::<u64>(), 0..4), vec(0..5_000_u64, 0..4)).prop_map(
-        |(counters, more, wait, run)| {
+    let done = (number(), number(), number(), number());
+    (counters, more, done, vec(any::<u64>(), 0..4), vec(0..5_000_u64, 0..4)).prop_map(
+        |(counters, more, done, wait, run)| {
             let mut figures = Figures::default();
             (
                 figures.enqueued,
@@ -27,6 +28,7 @@ fn figures() -> impl Strategy<Value = Figures> {
                 figures.snoozed,
                 figures.expired,
             ) = more;
+            (figures.paused, figures.resumed, figures.settings, figures.starts) = done;
             for millis in wait {
                 figures.wait.record(Millis::new(millis));
             }
@@ -38,9 +40,24 @@ fn figures() -> impl Strategy<Value = Figures> {
     )
 }
 
+fn gauge() -> impl Strategy<Value = Gauge> {
+    (0..i64::MAX, any::<u64>(), 0..9_u64, any::<u64>()).prop_map(
+        |(at, queued, processing, oldest_ms)| Gauge {
+            at: Wall::new(at),
+            queued,
+            processing,
+            oldest_ms,
+        },
+    )
+}
+
 fn set() -> impl Strategy<Value = FigureSet> {
-    vec(("[a-z]{1,9}", figures()), 0..6).prop_map(|queues| {
+    let gauges = (prop::option::of(gauge()), vec(("[a-z]{1,9}", gauge()), 0..4));
+    (vec(("[a-z]{1,9}", figures()), 0..6), gauges).prop_map(|(queues, (all, gauges))| {
         let mut set = FigureSet::default();
+        let name = |name: String| QueueName::new(&name).expect("it is a name");
+        let queues_of = gauges.into_iter().map(|(queue, gauge)| (name(queue), gauge));
+        set.gauge(&Gauges { all, queues: queues_of.collect() });
         for (name, figures) in queues {
             set.count(&QueueName::new(&name).expect("it is a name"), &figures);
         }
@@ -54,6 +71,21 @@ proptest! {
     #[test]
     fn figures_come_back_as_they_went(set in set()) {
         prop_assert_eq!(FigureSet::from_bytes(&set.to_bytes()), Ok(set));
+    }
+
+    #[test]
+    fn figures_that_were_written_before_there_were_gauges_can_be_read(
+        queues in vec(("[a-z]{1,9}", figures()), 0..6),
+    ) {
+        let mut set = FigureSet::default();
+        for (name, figures) in queues {
+            set.count(&QueueName::new(&name).expect("it is a name"), &figures);
+        }
+        let mut bytes = set.to_bytes();
+        // Two zeros say that there are no gauges.
+        prop_assert_eq!(bytes.split_off(bytes.len() - 2), [0, 0]);
+        bytes[0] = 1;
+        prop_assert_eq!(FigureSet::from_bytes(&bytes), Ok(set));
     }
 
     #[test]

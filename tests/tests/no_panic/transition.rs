@@ -128,7 +128,7 @@ proptest! {
         }
     }
 
-    /// Nobody but the holder of the latest token can end a run or prolong it.
+    /// Only the holder of the latest token can end a run or prolong it.
     #[test]
     fn a_token_that_is_not_the_latest_changes_nothing(
         job in job(),
@@ -141,12 +141,12 @@ proptest! {
         let settled = transition(&job, Event::Settle { epoch, verdict: &verdict }, now);
         prop_assert!(settled.is_err(), "{settled:?}");
         let (stop_grace, trusted_since) = (Millis::ZERO, None);
-        let beat = Event::Heartbeat { epoch, extend, stop_grace, trusted_since };
-        let beaten = transition(&job, beat, now);
-        prop_assert!(beaten.is_err(), "{beaten:?}");
+        let heartbeat = Event::Heartbeat { epoch, extend, stop_grace, trusted_since };
+        let answered = transition(&job, heartbeat, now);
+        prop_assert!(answered.is_err(), "{answered:?}");
     }
 
-    /// A report that was heard once is heard again with the same answer, and changes nothing.
+    /// A report that is repeated gets the same answer again, and changes nothing.
     #[test]
     fn a_report_sent_twice_gets_the_same_answer(
         job in job(),

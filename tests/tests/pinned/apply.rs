@@ -11,7 +11,7 @@ use windlass_core::{
 };
 use windlass_tests::stage::{job, token, worker_named};
 
-use crate::shelf::Shelf;
+use crate::single_job_store::SingleJobStore;
 use crate::{detail, row, stage};
 
 fn batch() -> Batch {
@@ -66,8 +66,8 @@ fn a_stored_job_with_a_higher_id_than_a_new_one_runs_with_its_own_payload() {
     let mut old = row(&made.store);
     old.id = JobId::new(200).expect("an id");
     old.rank.id = old.id;
-    let mut shelf = Shelf::holding(old, payload("200"));
-    shelf.next_id = JobId::new(100).expect("an id");
+    let mut store = SingleJobStore::holding(old, payload("200"));
+    store.next_id = JobId::new(100).expect("an id");
     let mut batch = batch();
     let mut new = job();
     new.payload = payload("100");
@@ -75,7 +75,7 @@ fn a_stored_job_with_a_higher_id_than_a_new_one_runs_with_its_own_payload() {
     let worker = WorkerId::new("w").expect("a name");
     let takers = vec![Taker { worker, max: 2, length: None }];
     batch.claims.push(ClaimFor { demand: Demand::ALL, takers });
-    let out = shelf.commit(&batch);
+    let out = store.commit(&batch);
     let run = |leased: &Leased| (leased.job.id.get(), leased.payload.as_str().to_owned());
     let mut runs: Vec<(u64, String)> = out.claims[0].jobs.iter().map(run).collect();
     runs.sort();
@@ -108,21 +108,21 @@ fn two_progress_notes_in_one_batch_write_one_document() {
     let mut made = stage(1);
     made.enqueue(job());
     made.settle();
-    let mut shelf = Shelf::holding(row(&made.store), Payload::null());
+    let mut store = SingleJobStore::holding(row(&made.store), Payload::null());
     let mut batch = batch();
     for note in ["10", "20"] {
         let progress = Some(payload(note));
         batch.heartbeats.push(Heartbeat { token: token("1.1"), extend: None, progress });
     }
-    shelf.commit(&batch);
+    store.commit(&batch);
     let last = DocWrite { job: JobId::FIRST, doc: Doc::Progress, text: payload("20") };
-    assert_eq!(shelf.written.map(|Changes { docs, .. }| docs), Some(vec![last]));
+    assert_eq!(store.written.map(|Changes { docs, .. }| docs), Some(vec![last]));
 }
 
 /// Workers that were seen were written before those that had gone were removed: one that left and
 /// came back within a batch was not known any more. Found by a review.
 #[test]
-fn a_worker_that_goes_and_comes_back_in_one_batch_starts_anew() {
+fn a_worker_that_goes_and_comes_back_in_one_batch_starts_without_its_mark() {
     let mut stage = stage(0);
     let worker = worker_named("w", WorkerKind::Remote);
     stage.admin(Admin::SeeWorker(worker.clone()));
@@ -137,10 +137,10 @@ fn a_worker_that_goes_and_comes_back_in_one_batch_starts_anew() {
 }
 
 /// A job was given back and claimed again within a batch. It ended in the state in which it had
-/// begun, so those who watch heard nothing of the end of one run and the start of the next. Found
+/// begun, so observers got no event for the end of one run and the start of the next. Found
 /// by a review.
 #[test]
-fn a_job_that_changes_its_holder_within_a_batch_is_told_as_a_change() {
+fn a_job_that_changes_its_holder_within_a_batch_is_reported_as_a_change() {
     let mut stage = stage(1);
     stage.enqueue(job());
     stage.settle();
@@ -148,11 +148,11 @@ fn a_job_that_changes_its_holder_within_a_batch_is_told_as_a_change() {
     stage.input(Input::Stopped { token: token("1.1"), reason: None });
     stage.settle();
     assert_eq!(stage.started(), [token("1.2")]);
-    let told = |effect: &Effect| match effect {
+    let is_of_first = |effect: &Effect| match effect {
         Effect::Changed { jobs, .. } => jobs.iter().any(|change| change.id == JobId::FIRST),
         _ => false,
     };
-    assert!(stage.effects.iter().any(told), "{}", stage.log());
+    assert!(stage.effects.iter().any(is_of_first), "{}", stage.log());
 }
 
 /// The output of a program held a NUL, which a store like PostgreSQL refuses in a text. The report

@@ -13,7 +13,7 @@ use crate::{second, stage, state};
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// A stage on which a remote worker holds the first job and is not heard from again.
+/// A stage on which a remote worker holds the first job and sends nothing more.
 fn stage_with_a_silent_worker() -> Stage<MemoryStore> {
     let mut stage = stage(0);
     stage.enqueue(job());
@@ -110,7 +110,7 @@ fn a_slow_commit_does_not_hide_a_step_forward_of_its_own_length() {
 }
 
 /// The same anchor made every slow commit look like a step back: leases that had run out were held
-/// for their length once more, though nobody had touched the clock.
+/// for their length once more, though the clock had not been changed.
 #[test]
 fn a_slow_commit_is_not_taken_for_a_clock_that_was_set() {
     let mut stage = stage(0);

@@ -22,7 +22,7 @@ fn take_batch(stage: &mut Stage<MemoryStore>) -> Batch {
     }
 }
 
-/// How many jobs the claims of a batch ask for.
+/// The number of jobs that the claims of a batch ask for.
 fn asked(batch: &Batch) -> usize {
     batch.claims.iter().flat_map(|claim| &claim.takers).map(|taker| taker.max).sum()
 }
@@ -65,7 +65,7 @@ fn steady_load_does_not_keep_a_process_from_noticing_what_others_have_written() 
     assert_eq!(stage.started(), [token("1.1")], "half a second of load");
 }
 
-/// Everybody who polls for a thousand jobs was given room in one batch, whatever that added up to:
+/// Every poll for a thousand jobs was given room in one batch, whatever that added up to:
 /// one transaction claimed tens of thousands of jobs. Found by a review.
 #[test]
 fn the_claims_of_one_batch_ask_for_no_more_than_a_batch_holds() {
@@ -91,8 +91,8 @@ fn the_claims_of_one_batch_ask_for_no_more_than_a_batch_holds() {
     assert_eq!(polls.iter().filter(served).count(), 30, "those without room came next");
 }
 
-/// The bound above was soft: whoever still found room asked for all it wanted, and the local slots
-/// did not count. Found while pinning the one above.
+/// The bound above was soft: a poller that still found room asked for all it wanted, and the local
+/// slots did not count. Found while pinning the one above.
 #[test]
 fn the_last_claim_of_a_batch_asks_for_no_more_than_the_room_that_is_left() {
     let limits = Limits { batch: 100, ..Limits::default() };
@@ -108,7 +108,7 @@ fn the_last_claim_of_a_batch_asks_for_no_more_than_the_room_that_is_left() {
     assert_eq!(asked(&take_batch(&mut stage)), 100);
 }
 
-/// A page of jobs fell due, and everybody who waits took part in the batch that promoted it: ten
+/// A page of jobs fell due, and every waiting poll took part in the batch that promoted it: ten
 /// thousand pollers for a single job. Found by a review.
 #[test]
 fn a_promotion_wakes_only_as_many_as_it_may_serve() {
@@ -157,8 +157,8 @@ fn a_remote_worker_that_sends_heartbeats_is_seen_alive() {
     stage.settle();
     for _ in 0..10 {
         stage.pass(Millis::seconds(10));
-        let beat = Heartbeat { token: token("1.1"), extend: None, progress: None };
-        stage.request(Request::Heartbeat(beat));
+        let heartbeat = Heartbeat { token: token("1.1"), extend: None, progress: None };
+        stage.request(Request::Heartbeat(heartbeat));
         stage.settle();
     }
     let rows = stage.store.reader().expect("a reader").workers().expect("it reads");
@@ -166,8 +166,8 @@ fn a_remote_worker_that_sends_heartbeats_is_seen_alive() {
     assert_eq!(remote.last_seen, stage.now.wall);
 }
 
-/// A poll behind others whose jobs fill what one claim may bring got nothing, and was told that
-/// there is nothing, though its job was there.
+/// A poll behind others whose jobs fill what one claim may bring got nothing, and the answer said
+/// that there is nothing, though its job was there.
 #[test]
 fn a_poll_behind_one_that_fills_the_claim_is_served_by_the_next_commit() {
     let mut stage = stage(0);

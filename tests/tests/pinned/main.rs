@@ -6,7 +6,7 @@ mod clock;
 mod demand;
 mod peers;
 mod runs;
-mod shelf;
+mod single_job_store;
 mod store;
 mod sweep;
 
@@ -18,7 +18,7 @@ use windlass_core::{BatchId, Job, JobId, LeaseLength, NewJob, ProcessId, StateNa
 use windlass_store_memory::{MemoryReader, MemoryStore};
 use windlass_tests::stage::{Stage, config, job, worker_named};
 
-/// A stage that has heard of its empty store.
+/// A stage that has called its empty store once.
 fn stage(slots: usize) -> Stage<MemoryStore> {
     stage_with(config(slots))
 }
@@ -59,7 +59,7 @@ fn state<S: Store>(store: &S) -> StateName {
     row(store).state.name()
 }
 
-/// How many jobs are stored.
+/// The number of stored jobs.
 fn stored<S: Store>(store: &S) -> usize {
     store.reader().expect("a reader").dump().expect("it dumps").jobs.len()
 }

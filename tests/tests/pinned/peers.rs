@@ -68,8 +68,8 @@ fn a_verdict_that_could_not_be_written_is_written_later_and_its_lease_is_not_ext
     assert_eq!(state(&stage.store), StateName::Done);
 }
 
-/// A nightly job that took longer than its lease ran two or three times, for nobody extended the
-/// lease while it ran. Here the machine does, in the same batches as everything else.
+/// A nightly job that took longer than its lease ran two or three times, because no process
+/// extended the lease while it ran. Here the machine does, in the same batches as everything else.
 #[test]
 fn a_job_that_takes_longer_than_its_lease_runs_once() {
     let mut stage = stage(1);

@@ -23,8 +23,8 @@ fn a_retry_with_nothing_left_to_try_does_not_spin_and_lets_the_shutdown_end() {
     assert_eq!(stage.machine.phase(), Phase::Stopped);
 }
 
-/// The machine was forced to stop while a batch was in doubt: those who waited for it were never
-/// told anything. Found by `chaos`.
+/// The machine was forced to stop while the outcome of a commit was unknown: those who waited for
+/// it never got an answer. Found by `chaos`.
 #[test]
 fn a_forced_stop_tells_those_whose_batch_is_in_doubt_that_it_is_not_known() {
     let mut stage = stage(0);
@@ -32,7 +32,7 @@ fn a_forced_stop_tells_those_whose_batch_is_in_doubt_that_it_is_not_known() {
     stage.store.fail_next(Fault::UnknownCommitted);
     let commit = stage.take_call().expect("a commit");
     stage.make_call(commit);
-    let _stuck = stage.take_call().expect("a look");
+    let _stuck = stage.take_call().expect("a question");
     stage.input(Input::Force);
     stage.idle(Millis::seconds(1));
     assert_eq!(stage.machine.phase(), Phase::Stopped);
@@ -183,5 +183,9 @@ fn verdicts_and_claims_survive_a_store_that_cannot_say_whether_it_has_committed(
     }
     stage.pass(Millis::seconds(2));
     assert_eq!(state(&stage.store), StateName::Done);
-    assert_eq!(stage.started(), [token("1.1"), token("2.2")], "the claim in doubt was given back");
+    assert_eq!(
+        stage.started(),
+        [token("1.1"), token("2.2")],
+        "the claim of the unknown commit was given back"
+    );
 }

@@ -40,7 +40,7 @@ fn due_but_held(
 /// remove. It ran only where finished jobs are not kept for ever, and it removed the markers and
 /// the workers only if it had found a job to remove as well. Found by a review.
 #[test]
-fn what_nobody_needs_any_more_is_swept_also_where_jobs_are_kept_for_ever() {
+fn what_is_not_needed_any_more_is_swept_also_where_jobs_are_kept_for_ever() {
     let mut stage = stage_with(Config { retention: Retention::default(), ..config(0) });
     let id = BatchId { process: ProcessId(9), seq: 1 };
     let mut gone = Batch::new(id, Policy::default());
@@ -63,7 +63,7 @@ fn what_nobody_needs_any_more_is_swept_also_where_jobs_are_kept_for_ever() {
     assert_eq!(dump(&stage), (0, 0, false));
 }
 
-/// A purge that was planned for a job to be kept for a month was not planned anew when one to be
+/// A purge that was planned for a job to be kept for a month was not planned again when one to be
 /// kept for a minute came after it. Found by a review.
 #[test]
 fn a_job_with_a_short_age_is_purged_in_time_behind_one_with_a_long_age() {
@@ -101,8 +101,8 @@ fn a_job_that_another_process_has_finished_is_purged() {
 }
 
 /// A process without slots and without polls did not look whether others had written, since it had
-/// nobody to run anything. So it knew of none of their leases either, and a job whose process died
-/// at its last attempt never came to the dead-letter queue. Found by a review.
+/// no worker that runs anything. So it knew of none of their leases either, and a job whose process
+/// died at its last attempt never came to the dead-letter queue. Found by a review.
 #[test]
 fn a_process_that_runs_nothing_still_reaps_the_leases_of_one_that_died() {
     let mut idle = stage_with(Config { change_check: Some(Millis::new(100)), ..config(0) });
@@ -128,14 +128,14 @@ fn a_pass_over_all_leases_comes_back_to_a_row_that_another_transaction_held() {
     stage.poll("remote", Millis::ZERO);
     stage.settle();
     assert_eq!(state(&stage.store), StateName::Processing);
-    let mut stranger = stage.store.another().begin(ProcessId(9));
+    let mut foreign = stage.store.another().begin(ProcessId(9));
     let row = Questions { jobs: vec![JobId::FIRST], ..Questions::default() };
-    let held = stranger.ask(&row, stage.now.wall);
+    let held = foreign.ask(&row, stage.now.wall);
     assert!(matches!(held, Asked::Answers(_)), "{held:?}");
     stage.step_wall(-3_600_000);
     stage.settle();
     stage.pass(Millis::seconds(5));
-    drop(stranger);
+    drop(foreign);
     stage.pass(Millis::minutes(1));
     assert_eq!(state(&stage.store), StateName::Queued, "its lease has 30 s from when it is seen");
 }
@@ -150,7 +150,7 @@ fn queues_that_hold_nothing_vanish_after_a_while_page_by_page() {
     for at in 0..5 {
         stage.admin(Admin::Resume(queue(&format!("empty-{at}"))));
     }
-    stage.admin(Admin::Pause(queue("paused")));
+    stage.admin(Admin::pause(queue("paused")));
     stage.enqueue(job());
     stage.settle();
     let names = |stage: &Stage<MemoryStore>| -> Vec<String> {

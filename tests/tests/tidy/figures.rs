@@ -1,4 +1,5 @@
-//! Figures in the README are measured ones: each stands in the report of the benchmarks.
+//! Figures in the README are measured ones: each is in the report of the benchmarks, and the README
+//! says of which commit.
 
 use std::collections::BTreeSet;
 
@@ -16,18 +17,31 @@ pub(crate) fn unmeasured(readme: &str, report: &str) -> Vec<Finding> {
         if text.starts_with("## ") {
             inside = text == SECTION;
         }
-        let told: Vec<&str> = if inside { figures(text).collect() } else { Vec::new() };
-        all += told.len();
-        for figure in told.into_iter().filter(|figure| !measured.contains(figure)) {
+        let shown: Vec<&str> = if inside { figures(text).collect() } else { Vec::new() };
+        all += shown.len();
+        for figure in shown.into_iter().filter(|figure| !measured.contains(figure)) {
             let what = format!("{figure} is not in bench/RESULTS.md: take figures from there");
             findings.push(Finding::new(line, what));
         }
+    }
+    match commit(report) {
+        Some(commit) if readme.contains(&format!("commit `{commit}`")) => {}
+        Some(commit) => {
+            let what = format!("say that the figures are of commit `{commit}`");
+            findings.push(Finding::new(1, what));
+        }
+        None => findings.push(Finding::new(1, "bench/RESULTS.md names no commit")),
     }
     if all == 0 {
         let what = format!("no section `{SECTION}` has figures from bench/RESULTS.md");
         findings.push(Finding::new(1, what));
     }
     findings
+}
+
+/// The commit of Windlass that the report measured.
+fn commit(report: &str) -> Option<&str> {
+    report.lines().find_map(|line| line.strip_prefix("| Windlass | ")?.strip_suffix(" |"))
 }
 
 /// The cells of a row of a table that are figures.
@@ -41,10 +55,13 @@ fn figures(row: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn a_figure_that_was_not_measured_is_found_in_that_section_only() {
-    let report = "| sqlite | 12\u{202f}345 | 0.81 |\n";
-    let readme = "| a | 99 |\n## How fast\n| a | 12\u{202f}345 | 0.81 |\n| b | 12\u{202f}346 |\n";
+    let report = "| Windlass | 5ee |\n| sqlite | 12\u{202f}345 | 0.81 |\n";
+    let readme = "| a | 99 | commit `5ee` |\n## How fast\n| a | 12\u{202f}345 | 0.81 |\n\
+        | b | 12\u{202f}346 |\n";
     let found = unmeasured(readme, report);
     assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [4]);
-    let found = unmeasured("## Other\n| 7 |\n## How fast\nVery.\n", report);
+    let found = unmeasured(&readme.replace("5ee", "another"), report);
+    assert_eq!(found.len(), 2, "it is of another commit");
+    let found = unmeasured("commit `5ee`\n## Other\n| 7 |\n## How fast\nVery.\n", report);
     assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [1], "there are none");
 }

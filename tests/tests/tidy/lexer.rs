@@ -19,6 +19,31 @@ pub(crate) fn code_only(text: &str) -> Vec<char> {
     chars
 }
 
+/// The string literals of `text` with their lines, as a reader sees them: lines that a backslash
+/// continues are joined.
+pub(crate) fn literals(text: &str) -> Vec<(usize, String)> {
+    let chars: Vec<char> = text.chars().collect();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < chars.len() {
+        let end = end_of_non_code(&chars, at);
+        let literal: String = chars[at..end].iter().collect();
+        if let Some(quote) = literal.find('"').filter(|_| !literal.starts_with(['/', '\''])) {
+            let inside = literal[quote + 1..].trim_end_matches('#');
+            found.push((line_of(&chars, at), joined(inside.strip_suffix('"').unwrap_or(inside))));
+        }
+        at = end.max(at + 1);
+    }
+    found
+}
+
+/// A literal without the backslashes that continue its lines, and the indents behind them.
+fn joined(literal: &str) -> String {
+    let mut parts = literal.split("\\\n");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.trim_start())
+}
+
 /// The end of the comment or literal that begins at `at`; `at` itself when code stands there.
 fn end_of_non_code(chars: &[char], at: usize) -> usize {
     let next = chars.get(at + 1).copied();
@@ -171,6 +196,13 @@ mod tests {
         check(r##"a(r#"{ " // "#); b"##, "a();b");
         check(r##"a(br#"{"#, b"}"); c"##, "a(b,b);c");
         check(r"a('{', '\'', '\u{7b}'); b", "a(,,);b");
+    }
+
+    #[test]
+    fn literals_are_read_with_their_continued_lines_joined() {
+        let text = "// \"no\"\nlet a = \"one \\\n    two\"; b('\"'); c(r#\"th\"ree\"#);";
+        let expected = [(2, "one two".to_owned()), (3, "th\"ree".to_owned())];
+        assert_eq!(literals(text), expected);
     }
 
     #[test]

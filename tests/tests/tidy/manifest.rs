@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::Finding;
 
-/// Who may depend on whom, by folder; `*` stands for the rest of a name. A dev-dependency is free,
+/// Who may depend on whom, by folder; `*` is the rest of a name. A dev-dependency is free,
 /// except in core. A new crate is added here.
 const ALLOWED_EDGES: [(&str, &[&str]); 8] = [
     ("core", &[]),
@@ -160,9 +160,9 @@ pub(crate) fn members(root: &str) -> Vec<String> {
     listed.map(|entry| quoted(&entry.value).collect()).unwrap_or_default()
 }
 
-/// A value of `[workspace.package]`.
-pub(crate) fn package_value(root: &str, key: &str) -> Option<String> {
-    let is_wanted = |entry: &Entry| entry.table == "workspace.package" && entry.key == key;
+/// A quoted value of the root manifest.
+pub(crate) fn value(root: &str, table: &str, key: &str) -> Option<String> {
+    let is_wanted = |entry: &Entry| entry.table == table && entry.key == key;
     entries(root).into_iter().find(is_wanted).and_then(|entry| quoted(&entry.value).next())
 }
 

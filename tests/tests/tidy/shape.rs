@@ -6,7 +6,7 @@ use super::Finding;
 use super::lexer::{code_only, end_of_item, find, is_name, line_of, places};
 
 /// Lines a header may have, except that of a crate root.
-pub(crate) const MAX_HEADER_LINES: usize = 40;
+pub(crate) const MAX_HEADER_LINES: usize = 10;
 const MAX_COLUMNS: usize = 100;
 const MAX_FUNCTION_LINES: usize = 70;
 const MAX_FILE_LINES: usize = 600;

@@ -4,7 +4,7 @@
 //! not find itself.
 
 use super::Finding;
-use super::lexer::{code_only, end_of_item, is_name, line_of, places};
+use super::lexer::{code_only, end_of_item, is_name, line_of, literals, places};
 
 /// What core may not name in its code, and what to do instead.
 const BANNED_IN_CORE: [(&str, &str); 11] = [
@@ -32,17 +32,46 @@ const UNFINISHED: [(&str, &str); 6] = [
 ];
 
 /// Words that say less than the usual term, and what to write instead. They are searched in
-/// comments and strings too, in lower case.
-const UNCLEAR: [(&str, &str); 9] = [
+/// comments, strings and documents, in lower case.
+const UNCLEAR: [(&str, &str); 20] = [
     (concat!("an", "ew"), "write `again`, or name what happens: reopened, restarted"),
     (concat!("whi", "ther"), "write `where`"),
     (concat!("some", "body"), "name who: a caller, an operator, another process"),
     (concat!("so ", "many"), "write `at most N`, `this number of`"),
     (concat!("is he", "ard"), "name what arrives"),
     (concat!("is beli", "eved"), "name what is trusted"),
-    (concat!("what came ", "of it"), "write `the result`"),
     (concat!("medd", "led"), "write `changed`"),
     (concat!("min", "ded"), "write `supervised`"),
+    (concat!("men", "ded"), "write `repaired` or `fixed`"),
+    (concat!("no", "body"), "name who does not: no client, no worker, no other process"),
+    (concat!("lies ", "there"), "write `is stored`"),
+    (concat!("lie ", "there"), "write `are stored`"),
+    (concat!("still ", "at it"), "write `still runs`"),
+    (concat!("who", "ever"), "name who: servers, workers, clients"),
+    (concat!("every", "body"), "name who: every caller, every user"),
+    (concat!("he", "ars"), "write `gets`, `receives`"),
+    (concat!("what came ", "of"), "write `the result`"),
+    (concat!("stran", "ger"), "name who: a caller without a token"),
+    (concat!("medd", "le"), "write `change`"),
+    (concat!("medd", "les"), "write `changes`"),
+];
+
+/// More of them, searched where names are searched too.
+const UNCLEAR_IN_NAMES: [(&str, &str); 6] = [
+    (concat!("at ", "it"), "name what it is at"),
+    (concat!("stan", "ds for"), "write `is`, `means` or `replaces`"),
+    (concat!("te", "nd"), "write `maintain`, or name what is done"),
+    (concat!("me", "nd"), "write `repair` or `fix`"),
+    (concat!("to", "ld"), "write `reported`, `shown`, `asked` or `answered`"),
+    (concat!("hea", "rd"), "write `received` or `accepted`, or name what arrived"),
+];
+
+/// Words that users are not shown, beside those of [`UNCLEAR`].
+const UNCLEAR_TO_USERS: [(&str, &str); 4] = [
+    ("forget", "write `delete`, or `remove`"),
+    ("forgets", "write `deletes`, or `removes`"),
+    ("so long", "write `a delay`, or name the time"),
+    ("goes by", "write `is named`"),
 ];
 
 const MACHINE_PATHS: [&str; 4] =
@@ -75,9 +104,95 @@ pub(crate) fn unfinished(text: &str) -> Vec<Finding> {
 
 const EXCUSE: &str = "#[expect(clippy::disallowed_methods, reason = ";
 
-/// Words of [`UNCLEAR`], anywhere in a file.
+/// Words of [`UNCLEAR`], anywhere in a file. In quotes they are names: of a user, of a test's data.
 pub(crate) fn unclear(text: &str) -> Vec<Finding> {
-    find_all(&text.to_lowercase().chars().collect::<Vec<char>>(), &UNCLEAR)
+    find_all(&plain(text), &UNCLEAR)
+}
+
+/// The same and more, also where they are parts of names, as in `a_job_of_…`.
+pub(crate) fn unclear_in_names(text: &str) -> Vec<Finding> {
+    let split: Vec<char> =
+        plain(text).into_iter().map(|c| if c == '_' { ' ' } else { c }).collect();
+    let mut findings = find_all(&split, &UNCLEAR);
+    findings.extend(find_all(&split, &UNCLEAR_IN_NAMES));
+    findings
+}
+
+/// Functions that are named by a word of speech, not by what they do.
+pub(crate) fn telling_functions(text: &str) -> Vec<Finding> {
+    let code = code_only(text);
+    let mut findings = Vec::new();
+    for at in places(&code, "fn") {
+        let name_at = at + 3;
+        let rest = code.get(name_at..).unwrap_or_default();
+        let name: String = rest.iter().take_while(|c| is_name(**c)).collect();
+        if name == TELL || name.strip_prefix(TELL).is_some_and(|end| end.starts_with('_')) {
+            let what = format!("fn {name}: name what it does: print, render, add_to, report");
+            findings.push(Finding::new(line_of(&code, at), what));
+        }
+    }
+    findings
+}
+
+const TELL: &str = "tell";
+
+/// Words that users may not read in the string literals of a file, outside of its tests.
+pub(crate) fn unclear_literals(text: &str) -> Vec<Finding> {
+    let code = code_only(text);
+    let tests: Vec<(usize, usize)> = test_items(&code)
+        .into_iter()
+        .map(|(start, end)| (line_of(&code, start), line_of(&code, end)))
+        .collect();
+    let in_tests = |line: usize| tests.iter().any(|&(first, last)| (first..=last).contains(&line));
+    let mut findings = Vec::new();
+    for (line, literal) in literals(text).into_iter().filter(|(line, _)| !in_tests(*line)) {
+        let found = unclear_to_users(&literal).into_iter();
+        findings.extend(found.map(|finding| Finding::new(line, finding.what)));
+    }
+    findings
+}
+
+/// The items under `#[cfg(test)]`, from their attribute to their end.
+fn test_items(code: &[char]) -> Vec<(usize, usize)> {
+    let item = |at: usize| (at, end_of_item(code, end_of_attribute(code, at)));
+    places(code, "#[cfg(test)]").into_iter().map(item).collect()
+}
+
+/// Words that may not stand in what users read: help, messages, the description of the API.
+pub(crate) fn unclear_to_users(text: &str) -> Vec<Finding> {
+    let mut findings = unclear(text);
+    for more in [&UNCLEAR_IN_NAMES[..], &UNCLEAR_TO_USERS] {
+        findings.extend(find_all(&plain(text), more));
+    }
+    findings
+}
+
+/// The doc comments of a file that clap shows as help: those of types and fields with arguments.
+/// Other lines are left empty.
+pub(crate) fn help(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let mut is_help = false;
+    for line in lines.iter_mut().rev() {
+        let trimmed = line.trim_start();
+        if !trimmed.starts_with("///") {
+            is_help = ["#[arg", "#[command", "#[derive(Debug, Args", "#[derive(Debug, Subcommand"]
+                .iter()
+                .any(|start| trimmed.starts_with(start));
+            *line = "";
+        } else if !is_help {
+            *line = "";
+        }
+    }
+    lines.join("\n")
+}
+
+/// Lower case, and without words that are quoted alone.
+fn plain(text: &str) -> Vec<char> {
+    let mut lower = text.to_lowercase();
+    for (word, _) in UNCLEAR.iter().chain(&UNCLEAR_IN_NAMES) {
+        lower = lower.replace(&format!("\"{word}\""), &" ".repeat(word.len() + 2));
+    }
+    lower.chars().collect()
 }
 
 fn find_all(chars: &[char], needles: &[(&str, &str)]) -> Vec<Finding> {
@@ -99,11 +214,7 @@ pub(crate) fn is_test_file(path: &str) -> bool {
 /// Calls of `unwrap` outside of items under `#[cfg(test)]`.
 pub(crate) fn unwraps(text: &str) -> Vec<Finding> {
     let code = code_only(text);
-    let test_item = |at: usize| {
-        let item = end_of_attribute(&code, at);
-        (at, end_of_item(&code, item))
-    };
-    let tests: Vec<_> = places(&code, "#[cfg(test)]").into_iter().map(test_item).collect();
+    let tests = test_items(&code);
     let in_tests = |at: usize| tests.iter().any(|&(start, end)| (start..end).contains(&at));
     let calls = places(&code, ".unwrap()").into_iter().filter(|&at| !in_tests(at));
     let what = "`.unwrap()`: return an error, or `expect` why it cannot happen";
@@ -147,7 +258,16 @@ fn end_of_attribute(code: &[char], start: usize) -> usize {
     code.len()
 }
 
-/// Absolute paths of somebody's machine; the middle of a longer path or of an address is none.
+/// Crates of concrete stores that are named; figures that begin like them are strings.
+pub(crate) fn concrete_stores(text: &str) -> Vec<Finding> {
+    let code: String = code_only(text).into_iter().collect();
+    let what = "only `server/src/store.rs` and what is below it know which stores there are: have \
+                it pass on what is needed";
+    let named = (1..).zip(code.lines()).filter(|(_, line)| line.contains("windlass_store_"));
+    named.map(|(line, _)| Finding::new(line, what)).collect()
+}
+
+/// Absolute paths of one machine; the middle of a longer path or of an address is none.
 pub(crate) fn machine_paths(text: &str) -> Vec<Finding> {
     let chars: Vec<char> = text.chars().collect();
     let mut findings = Vec::new();
@@ -182,19 +302,6 @@ pub(crate) fn has_section(text: &str, version: &str) -> bool {
     let titles = text.lines().filter_map(|line| line.strip_prefix("## "));
     let first_words = titles.filter_map(|title| title.split_whitespace().next());
     first_words.map(|word| word.trim_matches(['[', ']'])).any(|w| w == version || w == "Unreleased")
-}
-
-/// The targets of links to files, as they are written.
-pub(crate) fn links(text: &str) -> Vec<Finding> {
-    let is_file = |target: &&str| !target.contains("://") && !target.starts_with('#');
-    let mut found = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
-        let targets = targets.map(|(target, _)| target).filter(is_file);
-        let path = |target: &str| target.split('#').next().unwrap_or_default().to_string();
-        found.extend(targets.map(|target| Finding::new(at + 1, path(target))));
-    }
-    found
 }
 
 #[cfg(test)]
@@ -243,6 +350,44 @@ mod tests {
             check(&unclear(&format!("a\n/// X {} y.\n", needle.to_uppercase())), &[2]);
         }
         check(&unclear("// reminded renewed\n"), &[]);
+        check(&unclear(concat!("let user = \"no", "body\";\n")), &[]);
+        for (needle, _) in UNCLEAR_TO_USERS {
+            check(&unclear_to_users(&format!("a\n{needle} b\n")), &[2]);
+            check(&unclear(needle), &[]);
+        }
+    }
+
+    #[test]
+    fn unclear_words_are_found_as_parts_of_names_and_longer_words_are_not() {
+        for (needle, _) in UNCLEAR.iter().chain(&UNCLEAR_IN_NAMES) {
+            let name = needle.replace(' ', "_");
+            for text in [format!("a\nfn a_{name}_b() {{}}\n"), format!("a\n// It {needle} b.\n")] {
+                let found = unclear_in_names(&text);
+                assert!(!found.is_empty() && found.iter().all(|f| f.line == 2), "{text}{found:?}");
+            }
+        }
+        check(&unclear_in_names("fn a_recommended_tendency_at_its_end() {}\n"), &[]);
+        check(&unclear_in_names(concat!("let user = \"no", "body\";\n")), &[]);
+    }
+
+    #[test]
+    fn a_function_that_tells_is_found_and_a_longer_word_is_not() {
+        check(&telling_functions("// fn tell()\npub(crate) fn tell(a: u8) {}\n"), &[2]);
+        check(&telling_functions("\n\nfn tell_reads<T>() {}\n"), &[3]);
+        check(&telling_functions("fn teller() { tell.send(1); }\nfn retell() {}\n"), &[]);
+    }
+
+    #[test]
+    fn words_in_literals_are_found_across_lines_and_not_in_tests_or_names() {
+        check(&unclear_literals("fn forget() {}\nlet a = \"we forget\"; // forget\n"), &[2]);
+        check(&unclear_literals("let a = \"for so \\\n    long\";\n"), &[1]);
+        check(&unclear_literals("#[cfg(test)]\nmod tests {\n a(\"forget it\");\n}\n"), &[]);
+    }
+
+    #[test]
+    fn help_is_what_stands_above_arguments() {
+        let text = "/// A.\n#[arg(long)]\nx: u8,\n/// B.\nfn c() {}\n";
+        assert_eq!(help(text), "/// A.\n\n\n\n");
     }
 
     #[test]
@@ -269,6 +414,13 @@ mod tests {
     }
 
     #[test]
+    fn a_concrete_store_is_found_and_the_name_of_a_figure_is_not() {
+        check(&concrete_stores("use windlass_store_redb::RedbStore;\n"), &[1]);
+        check(&concrete_stores("a\nlet b = windlass_store_postgres::C;\n"), &[2]);
+        check(&concrete_stores("let a = \"windlass_store_bytes\"; // windlass_store_file\n"), &[]);
+    }
+
+    #[test]
     fn a_machine_path_is_found_and_the_middle_of_an_address_is_not() {
         for needle in MACHINE_PATHS {
             check(&machine_paths(&format!("a\nopen {needle}b\n")), &[2]);
@@ -291,13 +443,5 @@ mod tests {
         assert!(has_section("# Changelog\n## Unreleased\n", "1.0.0"));
         assert!(has_section("## [1.0.0] - today\n", "1.0.0"));
         assert!(!has_section("Unreleased 1.0.0\n## 0.9.0\n", "1.0.0"));
-    }
-
-    #[test]
-    fn links_to_files_are_found_and_others_are_not() {
-        let text = "see [a](a.md) and [b](../b.rs#there)\n[web](https://example.org) [here](#x)";
-        let found: Vec<(usize, String)> =
-            links(text).into_iter().map(|link| (link.line, link.what)).collect();
-        assert_eq!(found, [(1, "a.md".into()), (1, "../b.rs".into())]);
     }
 }

@@ -36,7 +36,7 @@ fn job() -> Outcome<Job> {
 
 impl Peer for Effectum {
     async fn durability(&self) -> Outcome<String> {
-        // The mode can be told from the files; `synchronous` is set by its code.
+        // The mode is known from the files; `synchronous` is set by its code.
         let wal = self.task.folder.join(format!("{FILE}-wal")).exists();
         Ok(if wal {
             "WAL, synchronous=NORMAL: not synced per commit".into()

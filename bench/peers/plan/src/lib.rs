@@ -3,8 +3,9 @@
 //! A program of a peer is called as `PROGRAM PEER SETTING PHASE FOLDER JOBS SECONDS` and prints one
 //! JSON line. It does one phase in a folder of its own, then ends, so that peers can take turns and
 //! none inherits what another has left behind. Time is bounded: a phase that does not get through
-//! its jobs in so many seconds is told by how far it got.
+//! its jobs in this number of seconds is measured by how far it got.
 
+mod lives;
 mod measure;
 
 use std::error::Error;
@@ -16,39 +17,46 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub use measure::run;
 
-/// What anything here comes to.
 pub type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How many tasks enqueue at once, and how many jobs run at once.
+/// Number of tasks that enqueue at once, and of jobs that run at once.
 pub const AT_ONCE: usize = 64;
 
-/// How many jobs a bulk enqueue takes at a time.
+/// Jobs per bulk enqueue.
 pub const BULK: usize = 1_000;
 
-/// What a program is asked to do.
+/// Arguments of a program.
 #[derive(Debug, Clone)]
 pub struct Task {
-    /// Which peer, for programs that hold several.
+    /// The peer, for programs with several.
     pub peer: String,
     /// How it is set up: `default`, `full`, or a name that its README explains.
     pub setting: String,
-    /// What to measure.
+    /// The measurement of this run.
     pub phase: Phase,
-    /// A folder of its own, empty.
+    /// Empty folder for its files.
     pub folder: PathBuf,
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: usize,
-    /// How long an enqueueing phase may take; a drain and pickups have three times as long.
+    /// Time limit of an enqueueing phase; drain and pickup have three times as much.
     pub limit: Duration,
+    /// The URL of an empty database, for peers on PostgreSQL.
+    pub url: Option<String>,
 }
 
-/// What to measure.
+/// The environment variable that holds the URL.
+pub const URL: &str = "PEERS_POSTGRES";
+
+/// A measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Enqueue one by one with one producer and with 64, in bulk, then work all of it off.
     Load,
-    /// How soon an idle queue starts a job.
+    /// Measure the time until an idle queue starts a job.
     Pickup,
+    /// Handlers run while 64 producers enqueue one by one, in one of several processes on one
+    /// database.
+    Lives,
 }
 
 impl Task {
@@ -61,7 +69,8 @@ impl Task {
         let phase = match phase.as_str() {
             "load" => Phase::Load,
             "pickup" => Phase::Pickup,
-            other => return Err(format!("phase is load or pickup, not {other}").into()),
+            "lives" => Phase::Lives,
+            other => return Err(format!("phase is load, pickup or lives, not {other}").into()),
         };
         Ok(Self {
             peer: peer.clone(),
@@ -70,7 +79,13 @@ impl Task {
             folder: folder.into(),
             jobs: jobs.parse()?,
             limit: Duration::from_secs(seconds.parse()?),
+            url: std::env::var(URL).ok(),
         })
+    }
+
+    /// The URL of the database; an error if there is none.
+    pub fn database(&self) -> Outcome<&str> {
+        Ok(self.url.as_deref().ok_or("PEERS_POSTGRES is not set: run windlass-peers --postgres")?)
     }
 
     /// Whether every acknowledged job has to survive a power cut.
@@ -87,18 +102,18 @@ pub trait Peer: Send + Sync + 'static {
     /// Enqueues one job and waits until it is acknowledged; called by up to 64 producers at once.
     fn enqueue(&self, producer: usize) -> impl Future<Output = Outcome<()>> + Send;
 
-    /// Enqueues so many jobs the fastest way it documents.
+    /// Enqueues this number of jobs the fastest way it documents.
     fn enqueue_bulk(&self, jobs: usize) -> impl Future<Output = Outcome<()>> + Send;
 
     /// Starts handlers, 64 jobs at once, that do nothing but note that they ran. They stay until
     /// the process ends.
     fn work(&self, ran: Ran) -> impl Future<Output = Outcome<()>> + Send;
 
-    /// How many jobs are not finished, as its store says.
+    /// Number of unfinished jobs, read from its store.
     fn left(&self) -> impl Future<Output = Outcome<u64>> + Send;
 }
 
-/// What a handler notes.
+/// Sends the instant at which a handler ran.
 #[derive(Debug, Clone)]
 pub struct Ran {
     tell: UnboundedSender<Instant>,
@@ -106,11 +121,11 @@ pub struct Ran {
 
 impl Ran {
     fn new() -> (Self, UnboundedReceiver<Instant>) {
-        let (tell, told) = unbounded_channel();
-        (Self { tell }, told)
+        let (tell, messages) = unbounded_channel();
+        (Self { tell }, messages)
     }
 
-    /// A handler has begun.
+    /// Records that a handler has begun.
     pub fn note(&self) {
         let _ = self.tell.send(now());
     }

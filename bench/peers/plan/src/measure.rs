@@ -1,9 +1,10 @@
-//! The phases, and the line they are told in.
+//! The phases, and the line that reports them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::lives::lives;
 use crate::{AT_ONCE, BULK, Outcome, Peer, Phase, Ran, Task, now};
 
 /// Opens a peer, does the phase, and gives the line that tells it.
@@ -19,6 +20,7 @@ where
         let figures = match task.phase {
             Phase::Load => load(task, &peer).await?,
             Phase::Pickup => pickup(task, &peer).await?,
+            Phase::Lives => lives(task, &peer).await?,
         };
         let durability = peer.durability().await?;
         Ok(format!(
@@ -45,7 +47,11 @@ async fn load(task: &Task, peer: &Arc<impl Peer>) -> Outcome<String> {
 }
 
 /// Producers take the next job while there is one and time is left.
-async fn produce(task: &Task, peer: &Arc<impl Peer>, producers: usize) -> Outcome<(usize, f64)> {
+pub(crate) async fn produce(
+    task: &Task,
+    peer: &Arc<impl Peer>,
+    producers: usize,
+) -> Outcome<(usize, f64)> {
     let taken = Arc::new(AtomicUsize::new(0));
     let (began, limit, jobs) = (now(), task.limit, task.jobs);
     let tasks: Vec<_> = (0..producers)
@@ -81,13 +87,13 @@ async fn bulk(task: &Task, peer: &Arc<impl Peer>) -> Outcome<(usize, f64)> {
 /// Works everything off; the clock stops when the store says that nothing is left, not when the
 /// last handler has run.
 async fn drain(task: &Task, peer: &Arc<impl Peer>, jobs: usize) -> Outcome<(usize, f64)> {
-    let (ran, mut told) = Ran::new();
+    let (ran, mut messages) = Ran::new();
     let (began, limit) = (now(), task.limit * 3);
     peer.work(ran).await?;
     let mut seen = 0;
     while seen < jobs {
         let wait = limit.saturating_sub(began.elapsed());
-        match tokio::time::timeout(wait, told.recv()).await {
+        match tokio::time::timeout(wait, messages.recv()).await {
             Ok(Some(_)) => seen += 1,
             Ok(None) => return Err("the handlers have gone".into()),
             Err(_) => return Ok((seen, rate(seen, began.elapsed()))),
@@ -105,25 +111,25 @@ async fn drain(task: &Task, peer: &Arc<impl Peer>, jobs: usize) -> Outcome<(usiz
 /// How many pickups are measured at most, and how many before them are not.
 const PICKUPS: usize = 200;
 const WARM_UP: usize = 10;
-/// A job that is not started within this time has been forgotten.
+/// A job that is not started within this time counts as lost.
 const STALLED: Duration = Duration::from_secs(10);
 
 async fn pickup(task: &Task, peer: &Arc<impl Peer>) -> Outcome<String> {
-    let (ran, mut told) = Ran::new();
+    let (ran, mut messages) = Ran::new();
     peer.work(ran).await?;
     let (began, mut figures, mut stalls) = (now(), Vec::new(), 0);
     for at in 0..PICKUPS + WARM_UP {
         if began.elapsed() > task.limit * 3 && !figures.is_empty() {
             break;
         }
-        // A pause that keeps step with no timer: 20 to 69 ms, the same for everybody.
+        // A pause that keeps step with no timer: 20 to 69 ms, the same for each contestant.
         let pause = 20 + (at as u64 * 37) % 50;
         tokio::time::sleep(Duration::from_millis(pause)).await;
         let enqueued = now();
         peer.enqueue(0).await?;
-        let started = match tokio::time::timeout(STALLED, told.recv()).await {
+        let started = match tokio::time::timeout(STALLED, messages.recv()).await {
             Ok(started) => started.ok_or("the handlers have gone")?,
-            // Told, not hidden: what was measured before it stands beside it.
+            // Reported, not hidden, beside what was measured before it.
             Err(_) => {
                 stalls += 1;
                 break;

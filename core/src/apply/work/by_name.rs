@@ -20,7 +20,7 @@ pub(super) struct ByName<N> {
 }
 
 /// A name that may share its text with others.
-pub(super) trait Shared: Ord {
+pub(super) trait Shared: Ord + Clone {
     /// The address of the text.
     fn address(&self) -> u64;
 }
@@ -56,16 +56,17 @@ impl<N: Shared> ByName<N> {
         known.or_else(|| self.find(name).ok().map(|at| self.sorted[at].1))
     }
 
-    /// Adds a name with its position. One that is there stays as it is.
-    pub(super) fn insert(&mut self, name: N, position: usize) {
-        let Err(at) = self.find(&name) else { return };
-        self.sorted.insert(at, (name, position));
+    /// Adds a name with its position, and returns true. One that is there stays as it is.
+    pub(super) fn insert(&mut self, name: &N, position: usize) -> bool {
+        let Err(at) = self.find(name) else { return false };
+        self.sorted.insert(at, (name.clone(), position));
         if self.sorted.len() > FEW {
             let missing = if self.addresses.is_empty() { 0..self.sorted.len() } else { at..at + 1 };
             for (name, position) in &self.sorted[missing] {
                 self.addresses.insert(name.address(), *position);
             }
         }
+        true
     }
 
     /// Where a name is in `sorted`, or where it belongs. Stores answer by name, so that most
@@ -90,8 +91,8 @@ mod tests {
         let all: Vec<QueueName> = (0..40).map(|at| name(at * 17 % 40)).collect();
         for (position, added) in all.iter().enumerate() {
             assert_eq!(names.get(added), None);
-            names.insert(added.clone(), position);
-            names.insert(name(position * 17 % 40), usize::MAX);
+            assert!(names.insert(added, position));
+            assert!(!names.insert(&name(position * 17 % 40), usize::MAX));
             for (position, known) in all[..=position].iter().enumerate() {
                 assert_eq!(names.get(known), Some(position), "{known}");
                 assert_eq!(names.get(&known.as_str().parse().expect("a name")), Some(position));

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use core::mem;
 
-use super::queues::KindDelta;
+use super::queues::PairDelta;
 use super::{Entry, KeyEntry, Work};
 use crate::store::{Change, Changes, CountDelta, Doc, DocWrite, Marker, Moved, Outcomes};
 use crate::{BatchId, Figures, Job, JobId, State, View};
@@ -32,8 +32,8 @@ impl Work {
         changes.inserts.reserve(new);
         changes.updates.reserve(touched - new);
         out.changes.reserve(touched);
-        for at in self.by_id.values() {
-            let entry = &mut entries[*at];
+        for at in self.by_id.positions() {
+            let entry = &mut entries[at];
             if !entry.is_touched() {
                 continue;
             }
@@ -75,15 +75,16 @@ impl Work {
     }
 
     fn gather_queues(&mut self, changes: &mut Changes, out: &mut Outcomes) {
+        changes.counts.reserve(self.pairs.len());
+        for PairDelta { queue, kind, by, retrying } in mem::take(&mut self.pairs) {
+            if by != [0; View::ALL.len()] || retrying != 0 {
+                let queue = self.queues[queue].queue.name.clone();
+                changes.counts.push(CountDelta { queue, kind, by, retrying });
+            }
+        }
         for work in mem::take(&mut self.queues) {
             if work.made_ready {
                 out.ready_queues.push(work.queue.name.clone());
-            }
-            for KindDelta { kind, by } in work.kinds {
-                if by != [0; View::ALL.len()] {
-                    let queue = work.queue.name.clone();
-                    changes.counts.push(CountDelta { queue, kind, by });
-                }
             }
             let figures = work.figures.filter(|figures| !figures.is_empty());
             out.figures.extend(figures.map(|figures| (work.queue.name.clone(), figures)));

@@ -3,6 +3,7 @@
 //! The store answers from before the batch; what is in here goes before its answers. Each changed
 //! row is written once, however often it changed on the way.
 
+mod by_id;
 mod by_name;
 mod gather;
 mod queues;
@@ -10,21 +11,21 @@ mod workers;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry as MapEntry;
 use alloc::vec::Vec;
 use core::mem;
 
+use self::by_id::ById;
 use self::by_name::ByName;
 pub(super) use self::queues::Place;
-use self::queues::QueueWork;
+use self::queues::{PairDelta, QueueWork};
 use self::workers::WorkerWork;
 use crate::store::{
     Answers, BadAnswer, Batch, Candidate, Changes, ClockView, Doc, DocWrite, JobRefused, KeyFound,
     KindFound, Questions,
 };
 use crate::{
-    IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Kind, Millis, Payload, QueueName, SettingKey,
-    SettingValue, View, Wall, WorkerId,
+    Counted, GroupId, IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Kind, Millis, Payload,
+    QueueName, SettingKey, SettingValue, State, View, Wall, WorkerId,
 };
 
 /// Everything a batch has touched so far.
@@ -40,22 +41,26 @@ pub(super) struct Work {
     /// What will be written beside jobs, keys, counters and queues.
     pub(super) changes: Changes,
     jobs: Vec<Entry>,
-    by_id: BTreeMap<JobId, usize>,
+    by_id: ById,
     keys: BTreeMap<IdempotencyKey, KeyEntry>,
     queues: Vec<QueueWork>,
     by_name: ByName<QueueName>,
-    /// How many queues there are, those made by this batch included.
+    /// The kinds of all queues that jobs in here have, in the order in which they came.
+    pairs: Vec<PairDelta>,
+    /// The number of queues, those made by this batch included.
     queue_count: usize,
     /// The kinds that a queue has no jobs of yet, with the number of others it has.
     new_kinds: BTreeMap<(QueueName, Kind), usize>,
-    /// How many enqueues were answered with the job of an earlier request.
+    /// By queue, the number of enqueues answered with the job of an earlier request.
     duplicates: BTreeMap<QueueName, u64>,
     /// New ids, the next one last.
     ids: Vec<JobId>,
-    /// What is said last in a batch counts.
+    /// The last change in the batch wins; of the next two as well.
     progress: BTreeMap<JobId, Payload>,
     settings: BTreeMap<SettingKey, Option<SettingValue>>,
     workers: BTreeMap<WorkerId, WorkerWork>,
+    /// Whether some job became a dead letter or is none any more.
+    regrouped: bool,
 }
 
 /// A job of the working set.
@@ -66,6 +71,8 @@ struct Entry {
     from: Option<IndexKey>,
     /// The attempts charged to it in the store, once it was changed or removed here.
     attempts: u32,
+    /// Its error group in the store, once it was changed or removed here.
+    group: Option<GroupId>,
     /// The row as it is now, unless it was removed.
     job: Option<Job>,
     /// The row as it was when it was removed.
@@ -80,6 +87,15 @@ struct Entry {
 /// The position of a job in the working set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot(usize);
+
+/// A job that went from an error group to another, or to none.
+#[derive(Debug)]
+pub(super) struct GroupMove {
+    pub(super) slot: Slot,
+    pub(super) queue: QueueName,
+    pub(super) from: Option<GroupId>,
+    pub(super) to: Option<GroupId>,
+}
 
 #[derive(Debug)]
 struct KeyEntry {
@@ -97,10 +113,11 @@ impl Work {
             max_queues: batch.policy.max_queues,
             changes: Changes::default(),
             jobs: Vec::with_capacity(batch.settles.len() + batch.enqueues.len()),
-            by_id: BTreeMap::new(),
+            by_id: ById::default(),
             keys: BTreeMap::new(),
             queues: Vec::new(),
             by_name: ByName::default(),
+            pairs: Vec::new(),
             queue_count: 0,
             new_kinds: BTreeMap::new(),
             duplicates: BTreeMap::new(),
@@ -108,6 +125,7 @@ impl Work {
             progress: BTreeMap::new(),
             settings: BTreeMap::new(),
             workers: BTreeMap::new(),
+            regrouped: false,
         }
     }
 
@@ -120,9 +138,11 @@ impl Work {
         self.now = self.now.max(answers.now);
         self.clock_stepped |= self.clock.is_stepped(answers.now);
         self.queue_count = self.queue_count.max(answers.queue_count);
+        self.ids.extend(answers.ids.iter().rev());
+        self.queues.reserve(answers.queues.len());
         for found in mem::take(&mut answers.queues) {
-            if self.by_name.get(&found.queue.name).is_none() {
-                self.add_queue(QueueWork::loaded(found));
+            if self.by_name.insert(&found.queue.name, self.queues.len()) {
+                self.queues.push(QueueWork::loaded(found));
             }
         }
         for job in mem::take(&mut answers.jobs).into_iter().flatten() {
@@ -149,7 +169,6 @@ impl Work {
         for (id, mark) in asked.workers.iter().zip(&answers.workers) {
             self.load_worker(id, *mark);
         }
-        self.ids.extend(answers.ids.iter().rev());
         Ok(())
     }
 
@@ -161,16 +180,19 @@ impl Work {
 
     /// Takes a job that the store has found into the working set.
     pub(super) fn add(&mut self, job: Job) -> Result<Slot, BadAnswer> {
-        let at = self.jobs.len();
-        match self.by_id.entry(job.id) {
-            MapEntry::Occupied(known) => return Ok(Slot(*known.get())),
-            MapEntry::Vacant(vacant) => vacant.insert(at),
-        };
+        if let Some(at) = self.by_id.get(job.id) {
+            return if self.jobs[at].new { Err(not_new(job.id)) } else { Ok(Slot(at)) };
+        }
+        if self.is_id_of_new_job(job.id) {
+            return Err(not_new(job.id));
+        }
         let place = self.place(&job)?;
+        let at = self.jobs.len();
+        self.by_id.insert(job.id, at);
         let (id, job) = (job.id, Some(job));
         let (from, removed, payload) = (None, None, None);
-        let attempts = 0;
-        self.jobs.push(Entry { id, from, attempts, job, removed, new: false, payload, place });
+        let (attempts, group, new) = (0, None, false);
+        self.jobs.push(Entry { id, from, attempts, group, job, removed, new, payload, place });
         Ok(Slot(at))
     }
 
@@ -178,8 +200,8 @@ impl Work {
 
     /// The position of a job, if it exists.
     pub(super) fn find(&self, id: JobId) -> Result<Slot, JobRefused> {
-        let at = self.by_id.get(&id).filter(|at| self.jobs[**at].job.is_some());
-        at.map(|at| Slot(*at)).ok_or(JobRefused::NotFound(id))
+        let at = self.by_id.get(id).filter(|at| self.jobs[*at].job.is_some());
+        at.map(Slot).ok_or(JobRefused::NotFound(id))
     }
 
     /// A job as it is now, unless it was removed.
@@ -189,8 +211,8 @@ impl Work {
 
     /// A job as it is now.
     pub(super) fn job(&self, id: JobId) -> Result<&Job, JobRefused> {
-        let at = self.by_id.get(&id);
-        at.and_then(|at| self.job_at(Slot(*at))).ok_or(JobRefused::NotFound(id))
+        let at = self.by_id.get(id);
+        at.and_then(|at| self.job_at(Slot(at))).ok_or(JobRefused::NotFound(id))
     }
 
     /// The queue and kind of a job, as positions.
@@ -214,38 +236,55 @@ impl Work {
     pub(super) fn put_at(&mut self, slot: Slot, job: Job) -> &Job {
         let entry = &mut self.jobs[slot.0];
         debug_assert_eq!(entry.id, job.id, "a job keeps its slot");
-        let (from, to) = (entry.view(), job.state.view());
+        let (from, to) = (entry.counted(), Counted::from(&job));
+        let before = from.map(|from| from.view);
+        self.regrouped |= before == Some(View::Failed) || to.view == View::Failed;
         entry.note_key();
         let place = entry.place;
         let queue = &mut self.queues[place.queue];
         queue.note_figures(entry.job.as_ref(), &job);
-        queue.note_move(from, to);
+        queue.note_move(before, to.view);
         self.count(place, from, Some(to));
         self.jobs[slot.0].job.insert(job)
     }
 
     /// Adds a new job.
     pub(super) fn insert(&mut self, job: Job, payload: Payload) {
+        let Some(slot) = self.put_imported(job, payload) else { return };
+        let Entry { job, place, .. } = &self.jobs[slot.0];
+        if let Some(job) = job {
+            self.queues[place.queue].note_figures(None, job);
+        }
+    }
+
+    /// Adds a job whose past is counted elsewhere.
+    pub(super) fn put_imported(&mut self, job: Job, payload: Payload) -> Option<Slot> {
         let doc = DocWrite { job: job.id, doc: Doc::Payload, text: payload.clone() };
-        let to = job.state.view();
-        let Ok(slot) = self.add(job) else { return };
+        let to = Counted::from(&job);
+        let slot = self.add(job).ok()?;
         self.changes.docs.push(doc);
         let entry = &mut self.jobs[slot.0];
         (entry.new, entry.payload) = (true, Some(payload));
         let place = entry.place;
-        if let Some(job) = &entry.job {
-            self.queues[place.queue].note_figures(None, job);
-        }
         self.count(place, None, Some(to));
+        Some(slot)
     }
 
     /// Removes a job.
     pub(super) fn remove(&mut self, slot: Slot) {
         let entry = &mut self.jobs[slot.0];
-        let from = entry.view();
+        let from = entry.counted();
+        self.regrouped |= from.is_some_and(|from| from.view == View::Failed);
         entry.note_key();
         entry.removed = entry.job.take().map(Box::new).or(entry.removed.take());
         self.count(self.jobs[slot.0].place, from, None);
+    }
+
+    /// Whether a job that this batch may still make would get this id.
+    fn is_id_of_new_job(&self, id: JobId) -> bool {
+        // Nearly every stored job is older than all of them.
+        self.ids.last().is_some_and(|next| *next <= id)
+            && self.ids.binary_search_by(|other| id.cmp(other)).is_ok()
     }
 
     /// The id of the next new job. As many were asked for as jobs may be made.
@@ -264,6 +303,31 @@ impl Work {
     /// Counts an enqueue that was answered with the job of an earlier request.
     pub(super) fn note_duplicate(&mut self, queue: &QueueName) {
         *self.duplicates.entry(queue.clone()).or_default() += 1;
+    }
+
+    // Error groups.
+
+    /// The jobs that became dead letters, or are none any more, by id.
+    pub(super) fn group_moves(&self) -> Vec<GroupMove> {
+        let slots = self.by_id.positions().filter(|_| self.regrouped);
+        let moves = slots.map(|at| (Slot(at), &self.jobs[at])).filter_map(|(slot, entry)| {
+            let to = entry.job.as_ref().and_then(|job| job.state.group());
+            (entry.is_touched() && entry.group != to).then(|| {
+                let job = entry.job.as_ref().or(entry.removed.as_deref());
+                let queue = job.map(|job| job.queue.clone()).unwrap_or_default();
+                GroupMove { slot, queue, from: entry.group, to }
+            })
+        });
+        moves.collect()
+    }
+
+    /// Gives a dead letter another group than its own.
+    pub(super) fn regroup(&mut self, slot: Slot, to: GroupId) {
+        if let Some(State::Failed { group, .. }) =
+            self.jobs[slot.0].job.as_mut().map(|job| &mut job.state)
+        {
+            *group = to;
+        }
     }
 
     // Keys.
@@ -296,6 +360,10 @@ impl Work {
     }
 }
 
+fn not_new(id: JobId) -> BadAnswer {
+    BadAnswer(alloc::format!("job {id} exists, but its id was given for a new one"))
+}
+
 impl Entry {
     /// Whether this batch has changed it, or made it.
     fn is_touched(&self) -> bool {
@@ -307,10 +375,11 @@ impl Entry {
         if !self.is_touched() {
             self.from = self.job.as_ref().map(Job::index_key);
             self.attempts = self.job.as_ref().map_or(0, |job| job.attempts);
+            self.group = self.job.as_ref().and_then(|job| job.state.group());
         }
     }
 
-    fn view(&self) -> Option<View> {
-        self.job.as_ref().map(|job| job.state.view())
+    fn counted(&self) -> Option<Counted> {
+        self.job.as_ref().map(Counted::from)
     }
 }

@@ -8,13 +8,14 @@ use super::Work;
 use super::by_name::ByName;
 use crate::limits::KINDS_PER_QUEUE;
 use crate::store::{BadAnswer, QueueFound, TooManyQueues, sorted};
-use crate::{Counts, Demand, Figures, Gate, Job, Kind, Queue, QueueName, View};
+use crate::{Counted, Counts, Demand, Figures, Gate, Job, Kind, Queue, QueueName, View};
 
 /// The queue and kind of a job, as positions in the working set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::apply) struct Place {
     pub(super) queue: usize,
-    kind: usize,
+    /// The position among all queues' kinds.
+    pair: usize,
 }
 
 /// A queue of the working set.
@@ -25,24 +26,29 @@ pub(in crate::apply) struct QueueWork {
     pub(in crate::apply) counts: Counts,
     /// Its gate before the batch.
     gate_before: Gate,
-    /// How many kinds this batch has added to it.
+    /// The number of kinds that this batch has added to it.
     made_kinds: usize,
-    pub(super) kinds: Vec<KindDelta>,
+    /// The position of its first kind. Many queues have jobs of one kind alone.
+    first_pair: Option<usize>,
+    /// The positions of its kinds, if there are several.
     by_kind: ByName<Kind>,
     pub(super) dirty: bool,
     /// Whether this batch has removed it.
     pub(super) removed: bool,
-    /// What happened to its jobs, if anything.
+    /// Figures of it and its jobs; `None` if nothing happened.
     pub(super) figures: Option<Box<Figures>>,
     /// Whether jobs of it may have become claimable.
     pub(super) made_ready: bool,
 }
 
-/// How the counters of a kind change.
+/// How the counters of a kind of a queue change.
 #[derive(Debug)]
-pub(super) struct KindDelta {
+pub(super) struct PairDelta {
+    /// The position of the queue.
+    pub(super) queue: usize,
     pub(super) kind: Kind,
     pub(super) by: [i64; View::ALL.len()],
+    pub(super) retrying: i64,
 }
 
 impl Work {
@@ -53,8 +59,7 @@ impl Work {
 
     /// The name and kind at a place.
     pub(in crate::apply) fn names(&self, place: Place) -> (&QueueName, &Kind) {
-        let queue = &self.queues[place.queue];
-        (&queue.queue.name, &queue.kinds[place.kind].kind)
+        (&self.queues[place.queue].queue.name, &self.pairs[place.pair].kind)
     }
 
     /// Whether jobs of the queue at a place may start.
@@ -72,7 +77,7 @@ impl Work {
         if self.queue_count >= limit && !name.is_default() {
             return Err(TooManyQueues { limit });
         }
-        self.queue_count += 1;
+        self.queue_count = self.queue_count.saturating_add(1);
         if let Some(at) = known {
             let work = &mut self.queues[at];
             (work.removed, work.dirty, work.queue) = (false, true, Queue::new(name.clone()));
@@ -108,7 +113,7 @@ impl Work {
         let Some(others) = self.new_kinds.get(&key) else { return true };
         let Some(at) = self.by_name.get(name) else { return true };
         let queue = &mut self.queues[at];
-        let room = others + queue.made_kinds < KINDS_PER_QUEUE;
+        let room = others.saturating_add(queue.made_kinds) < KINDS_PER_QUEUE;
         if room {
             queue.made_kinds += 1;
             self.new_kinds.remove(&key);
@@ -124,9 +129,11 @@ impl Work {
     ) {
         if let Some(at) = self.by_name.get(name) {
             let work = &mut self.queues[at];
+            let before = work.queue.clone();
             change(&mut work.queue);
+            work.figures.get_or_insert_default().note_queue(&before, &work.queue);
             work.dirty = true;
-            work.made_ready |= !work.queue.paused;
+            work.made_ready |= !work.queue.is_paused();
         }
     }
 
@@ -148,8 +155,9 @@ impl Work {
     }
 
     pub(super) fn add_queue(&mut self, queue: QueueWork) {
-        self.by_name.insert(queue.queue.name.clone(), self.queues.len());
-        self.queues.push(queue);
+        if self.by_name.insert(&queue.queue.name, self.queues.len()) {
+            self.queues.push(queue);
+        }
     }
 
     pub(super) fn place(&mut self, job: &Job) -> Result<Place, BadAnswer> {
@@ -164,19 +172,43 @@ impl Work {
         let Some(at) = self.by_name.get(queue) else {
             return Err(BadAnswer(format!("job {} without its queue {queue}", job.id)));
         };
-        Ok(Place { queue: at, kind: self.queues[at].kind_place(kind) })
+        Ok(Place { queue: at, pair: self.pair(at, kind) })
     }
 
-    pub(super) fn count(&mut self, place: Place, from: Option<View>, to: Option<View>) {
-        let queue = &mut self.queues[place.queue];
-        let by = &mut queue.kinds[place.kind].by;
-        if let Some(view) = from {
-            by[view.index()] -= 1;
-            queue.counts.take(view);
+    /// The position of a kind of the queue at a position.
+    fn pair(&mut self, queue: usize, kind: &Kind) -> usize {
+        let work = &mut self.queues[queue];
+        let pair = self.pairs.len();
+        if let Some(first) = work.first_pair {
+            let known = &self.pairs[first].kind;
+            if known.same(kind) {
+                return first;
+            }
+            if let Some(pair) = work.by_kind.get(kind) {
+                return pair;
+            }
+            work.by_kind.insert(known, first);
+            work.by_kind.insert(kind, pair);
+        } else {
+            work.first_pair = Some(pair);
         }
-        if let Some(view) = to {
-            by[view.index()] += 1;
-            queue.counts.add(view);
+        let by = [0; View::ALL.len()];
+        self.pairs.push(PairDelta { queue, kind: kind.clone(), by, retrying: 0 });
+        pair
+    }
+
+    pub(super) fn count(&mut self, place: Place, from: Option<Counted>, to: Option<Counted>) {
+        let queue = &mut self.queues[place.queue];
+        let pair = &mut self.pairs[place.pair];
+        if let Some(job) = from {
+            pair.by[job.view.index()] -= 1;
+            pair.retrying -= i64::from(job.retrying);
+            queue.counts.take(job);
+        }
+        if let Some(job) = to {
+            pair.by[job.view.index()] += 1;
+            pair.retrying += i64::from(job.retrying);
+            queue.counts.add(job);
         }
     }
 }
@@ -190,7 +222,7 @@ impl QueueWork {
             queue,
             counts,
             made_kinds: 0,
-            kinds: Vec::new(),
+            first_pair: None,
             by_kind: ByName::default(),
             dirty: false,
             removed: false,
@@ -199,7 +231,7 @@ impl QueueWork {
         }
     }
 
-    /// Counts what became of a job: its row before, if it had one, and after.
+    /// Counts a change of a job: its row before, if it had one, and after.
     pub(super) fn note_figures(&mut self, before: Option<&Job>, after: &Job) {
         // A heartbeat, or a job that fell due.
         if before.is_some_and(|before| before.state.name() == after.state.name()) {
@@ -211,15 +243,6 @@ impl QueueWork {
     /// Whether jobs of it may start.
     fn gate(&self) -> Gate {
         self.queue.gate(self.counts.get(View::Processing))
-    }
-
-    fn kind_place(&mut self, kind: &Kind) -> usize {
-        if let Some(at) = self.by_kind.get(kind) {
-            return at;
-        }
-        self.by_kind.insert(kind.clone(), self.kinds.len());
-        self.kinds.push(KindDelta { kind: kind.clone(), by: [0; View::ALL.len()] });
-        self.kinds.len() - 1
     }
 
     /// Notes whether a job's move may let something else be claimed: it became ready itself, or

@@ -12,7 +12,8 @@ pub(super) struct WorkerWork {
     /// The row that is stored goes.
     removed: bool,
     seen: Option<Worker>,
-    heard: bool,
+    /// Whether a heartbeat of it was written.
+    touched: bool,
     /// Whether it is asked to stop, if there is such a worker.
     mark: Option<bool>,
     marked: bool,
@@ -36,9 +37,9 @@ impl Work {
         work.seen = Some(worker);
     }
 
-    /// Notes that a worker was heard from.
-    pub(in crate::apply) fn hear_worker(&mut self, id: &WorkerId) {
-        self.worker(id).heard = true;
+    /// Notes a heartbeat of a worker.
+    pub(in crate::apply) fn touch_worker(&mut self, id: &WorkerId) {
+        self.worker(id).touched = true;
     }
 
     /// Notes that a worker is gone, and with it what was asked of it.
@@ -66,7 +67,7 @@ impl Work {
             if work.marked {
                 changes.stopped_workers.push(id.clone());
             }
-            if work.heard && work.seen.is_none() {
+            if work.touched && work.seen.is_none() {
                 changes.touched_workers.push(id.clone());
             }
             changes.workers.extend(work.seen);

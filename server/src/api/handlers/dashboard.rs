@@ -28,7 +28,7 @@ pub(crate) async fn file(call: Call) -> Answer {
 /// `GET /me`
 pub(crate) async fn me(call: Call) -> Answer {
     call.query(&[])?;
-    let caller = call.caller.clone().unwrap_or_else(Caller::anybody);
+    let caller = call.caller.clone().unwrap_or_else(Caller::anonymous);
     router::ok(&Me {
         name: caller.name().map(Into::into),
         scopes: caller.scopes().map(Scope::as_str).collect(),

@@ -10,7 +10,7 @@ use crate::http::router::{self, Answer, Call};
 
 /// `GET /dlq`
 pub(crate) async fn list(call: Call) -> Answer {
-    let query = call.query(&["queue", "kind", "limit", "cursor"])?;
+    let query = call.query(&["queue", "kind", "group", "limit", "cursor"])?;
     jobs::page(&call.app, jobs::filter(&query, Some(View::Failed))?, &query).await
 }
 

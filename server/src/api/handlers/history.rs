@@ -1,23 +1,29 @@
-//! `GET /history`: counters and times as the store keeps them, and what this server has seen wait
-//! and run, in the same steps.
+//! `GET /history`: counters, times, gauges and marks as the store keeps them, in steps. For the
+//! shortest steps, the samples of this server are added.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::store::{Cause, FigureRange, Reader, StoreError};
-use windlass_core::{FigureSet, Figures, Millis, QueueName, Span, Wall};
+use windlass_core::store::{Cause, FigureRange, FigureRow, Reader, StoreError};
+use windlass_core::{FigureSet, Figures, Gauge, Millis, QueueName, Span, Wall};
 
-use crate::api::history::{Past, RANGES, Range, Sample};
+use crate::api::history::{RANGES, Range, Sample};
 use crate::api::problem::{self, Problem};
 use crate::api::quantile::quantile;
-use crate::api::wire::{History, HistorySeries, Query, QueueHistory, Time};
+use crate::api::wire::{History, HistoryMark, HistorySeries, Query, QueueHistory, Time};
 use crate::app::now;
 use crate::http::router::{self, Answer, Call};
 
 /// The shortest steps in which the store keeps figures.
 const STORED: Millis = Millis::seconds(10);
+/// How long a gauge holds if no later one is known. A server writes one a minute at least.
+const HOLD: Millis = Millis::seconds(75);
+/// Marks this long before a failure are shown with it.
+const COINCIDES: Millis = Millis::minutes(2);
+/// Marks that are returned, the latest.
+const MARKS: usize = 200;
 /// Steps of each queue with `split=queue`.
 const SPLIT: usize = 60;
-/// Queues that are told with `split=queue`.
+/// Queues that are returned with `split=queue`.
 const SPLIT_QUEUES: usize = 200;
 
 /// `GET /history`
@@ -26,21 +32,43 @@ pub(crate) async fn history(call: Call) -> Answer {
     let range = range(&query)?;
     let queue = query.get("queue").map(QueueName::new).transpose()?;
     let split = split(&query)?;
-    let now = now();
-    let from = range.from(now);
     let wanted = queue.clone();
-    let stored =
-        call.app.reads.read(move |reader| Stored::read(reader, range, now, wanted.as_ref(), split));
-    let stored = stored.await?;
+    let read = move |reader: &mut dyn Reader| {
+        let now = reader.now(now())?;
+        Ok((range.from(now), Stored::read(reader, range, now, wanted.as_ref(), split)?))
+    };
+    let (from, stored) = call.app.reads.read(read).await?;
     let seen = call.app.history.samples(range, from, queue.as_ref());
     router::ok(&History {
         from: Time(from),
         step_ms: range.step.get(),
-        covers: "store",
+        covers: "store".into(),
         series: series(range, from, &stored, &seen),
-        marks: call.app.history.marks(from, queue.as_ref()),
+        marks: stored.marks(),
         queues: stored.queues(),
     })
+}
+
+/// Marks shortly before an instant, at the resolution of the store.
+pub(crate) fn marks_before(
+    reader: &mut dyn Reader,
+    at: Wall,
+) -> Result<Vec<HistoryMark>, StoreError> {
+    let spans = Span::ALL.into_iter().filter(|span| span.length().is_some());
+    let range = |span: Span| {
+        let from = span.slot(at.minus(COINCIDES));
+        FigureRange { span, from, to: at.plus(Millis::new(1)) }
+    };
+    let mut stored = Stored::default();
+    for row in reader.figures(&spans.map(range).collect::<Vec<_>>())? {
+        stored.add_marks(row.key.slot, None, &set(&row)?);
+    }
+    Ok(stored.marks())
+}
+
+fn set(row: &FigureRow) -> Result<FigureSet, StoreError> {
+    let corrupt = |bad| StoreError::Corrupt(Cause::new(&format!("{:?}: {bad}", row.key)));
+    FigureSet::from_bytes(&row.data).map_err(corrupt)
 }
 
 fn range(query: &Query) -> Result<Range, Problem> {
@@ -60,18 +88,27 @@ fn split(query: &Query) -> Result<bool, Problem> {
     }
 }
 
+/// The words for what was done, in the order in which they are listed within a slot.
+const DONE: [&str; 4] = ["started", "paused", "resumed", "settings"];
+
+/// What was done: when, its place in [`DONE`], and to which queue.
+type Mark = (Wall, usize, Option<QueueName>);
+
 /// What the store has kept of a range.
+#[derive(Default)]
 struct Stored {
     /// The start of the first step, and the length of each.
     from: Wall,
     step: Millis,
     steps: Vec<Figures>,
+    gauges: Vec<Gauge>,
+    marks: BTreeSet<Mark>,
     /// What was done in each queue, if that was asked.
     split: BTreeMap<QueueName, Vec<u64>>,
 }
 
 impl Stored {
-    /// Reads rows one by one, so that no more is held than is told.
+    /// Reads rows one by one, so that no more is held than is returned.
     fn read(
         reader: &mut dyn Reader,
         range: Range,
@@ -84,27 +121,71 @@ impl Stored {
         let from = from.minus(Millis::new(from.get().rem_euclid(as_i64(step)).unsigned_abs()));
         let to = now.plus(Millis::new(1));
         let count = usize::try_from(to.since(from).get().div_ceil(step.get())).unwrap_or(0);
-        let mut stored =
-            Self { from, step, steps: vec![Figures::default(); count], split: BTreeMap::new() };
+        let steps = vec![Figures::default(); count];
+        let mut stored = Self { from, step, steps, ..Self::default() };
         let spans = Span::ALL.into_iter().filter(|span| span.length().is_some());
-        let ranges: Vec<FigureRange> = spans.map(|span| FigureRange { span, from, to }).collect();
-        let span = to.since(from).get().max(1);
+        let earlier = from.minus(HOLD);
+        let ranges: Vec<FigureRange> =
+            spans.map(|span| FigureRange { span, from: earlier, to }).collect();
         for row in reader.figures(&ranges)? {
-            let set = FigureSet::from_bytes(&row.data)
-                .map_err(|bad| StoreError::Corrupt(Cause::new(&format!("{:?}: {bad}", row.key))))?;
-            let since = row.key.slot.since(from).get();
-            if split {
-                let part = since.saturating_mul(SPLIT as u64) / span;
-                stored.add_split(usize::try_from(part).unwrap_or(usize::MAX), &set);
-            }
-            let at = usize::try_from(since / step.get()).unwrap_or(usize::MAX);
-            let Some(sum) = stored.steps.get_mut(at) else { continue };
-            match queue {
-                None => sum.add(&set.sum()),
-                Some(name) => set.queue(name).into_iter().for_each(|figures| sum.add(figures)),
-            }
+            stored.add(&row, queue, split.then(|| to.since(from)))?;
         }
         Ok(stored)
+    }
+
+    /// Adds a row. With `split`, the length of the range, also to the queues by themselves.
+    fn add(
+        &mut self,
+        row: &FigureRow,
+        queue: Option<&QueueName>,
+        split: Option<Millis>,
+    ) -> Result<(), StoreError> {
+        let set = set(row)?;
+        self.gauges.extend(set.gauges().of(queue));
+        let slot = row.key.slot;
+        if slot < self.from {
+            return Ok(());
+        }
+        let since = slot.since(self.from).get();
+        if let Some(split) = split {
+            let part = since.saturating_mul(SPLIT as u64) / split.get().max(1);
+            self.add_split(usize::try_from(part).unwrap_or(usize::MAX), &set);
+        }
+        self.add_marks(slot, queue, &set);
+        let at = usize::try_from(since / self.step.get()).unwrap_or(usize::MAX);
+        let Some(sum) = self.steps.get_mut(at) else { return Ok(()) };
+        match queue {
+            None => sum.add(&set.sum()),
+            Some(name) => set.queue(name).into_iter().for_each(|figures| sum.add(figures)),
+        }
+        Ok(())
+    }
+
+    /// Adds what was done within a slot to one queue or to all, and starts of processes.
+    fn add_marks(&mut self, slot: Wall, queue: Option<&QueueName>, set: &FigureSet) {
+        if set.other().starts > 0 {
+            self.marks.insert((slot, 0, None));
+        }
+        let wanted = |name: &QueueName| queue.is_none_or(|queue| queue == name);
+        let queues = set.queues().filter(|(name, _)| wanted(name));
+        let queues = queues.map(|(name, figures)| (Some(name.clone()), figures));
+        let other = queue.is_none().then_some((None, set.other()));
+        for (name, figures) in queues.chain(other) {
+            let done = [figures.paused, figures.resumed, figures.settings];
+            let done = (1..).zip(done).filter(|(_, count)| *count > 0);
+            self.marks.extend(done.map(|(what, _)| (slot, what, name.clone())));
+        }
+        while self.marks.len() > MARKS {
+            self.marks.pop_first();
+        }
+    }
+
+    fn marks(&self) -> Vec<HistoryMark> {
+        let mark = |(at, what, queue): &Mark| {
+            let queue = queue.as_ref().map(|name| name.as_str().into());
+            HistoryMark { at: Time(*at), what: DONE[*what].into(), queue }
+        };
+        self.marks.iter().map(mark).collect()
     }
 
     fn add_split(&mut self, at: usize, set: &FigureSet) {
@@ -120,11 +201,11 @@ impl Stored {
     }
 
     fn queues(&self) -> Vec<QueueHistory> {
-        let told = |(name, done): (&QueueName, &Vec<u64>)| QueueHistory {
+        let of_queue = |(name, done): (&QueueName, &Vec<u64>)| QueueHistory {
             name: name.as_str().into(),
             done: done.clone(),
         };
-        self.split.iter().map(told).collect()
+        self.split.iter().map(of_queue).collect()
     }
 
     /// What happened in the stored step that an instant falls into.
@@ -138,14 +219,34 @@ fn as_i64(length: Millis) -> i64 {
     i64::try_from(length.get()).unwrap_or(i64::MAX).max(1)
 }
 
+/// The latest gauge of each step; where there is none, the one before as long as it holds.
+fn gauges(range: Range, from: Wall, mut known: Vec<Gauge>) -> Vec<Option<Gauge>> {
+    known.sort_unstable();
+    let mut known = known.into_iter().peekable();
+    let mut last: Option<Gauge> = None;
+    let mut found = Vec::with_capacity(range.steps);
+    for place in 0..range.steps as u64 {
+        let start = from.plus(range.step.times(place));
+        let end = start.plus(range.step);
+        while let Some(gauge) = known.next_if(|gauge| gauge.at < end) {
+            last = Some(gauge);
+        }
+        let holds = |gauge: &Gauge| gauge.at >= start || start.since(gauge.at) < HOLD;
+        found.push(last.filter(holds));
+    }
+    found
+}
+
 /// A value for each step. Steps that are shorter than the store's have what this server counted in
 /// them, or an even part of the store's.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn series(range: Range, from: Wall, stored: &Stored, seen: &[Option<Sample>]) -> HistorySeries {
     let mut series = HistorySeries::default();
     let part = range.step.get() as f64 / stored.step.get() as f64;
-    let held = Past::held(range, seen);
-    for (place, (sample, held)) in seen.iter().zip(held).enumerate() {
+    let known = stored.gauges.iter().copied();
+    let known = known.chain(seen.iter().flatten().map(|sample| sample.gauge));
+    let gauges = gauges(range, from, known.collect());
+    for (place, (sample, gauge)) in seen.iter().zip(gauges).enumerate() {
         let figures = stored.at(from.plus(range.step.times(place as u64)));
         let before = place.checked_sub(1).and_then(|before| seen[before]);
         let counted = match (sample, before) {
@@ -160,9 +261,9 @@ fn series(range: Range, from: Wall, stored: &Stored, seen: &[Option<Sample>]) ->
         series.done.push(count(counted.map(|c| c.done), |f| f.done));
         series.failed.push(count(counted.map(|c| c.failed), |f| f.failed));
         series.retried.push(count(counted.map(|c| c.retried), |f| f.retried));
-        series.queued.push(held.map(|sample| sample.queued));
-        series.processing.push(held.map(|sample| sample.processing));
-        series.oldest_age_ms.push(held.map(|sample| sample.oldest_ms));
+        series.queued.push(gauge.map(|gauge| gauge.queued));
+        series.processing.push(gauge.map(|gauge| gauge.processing));
+        series.oldest_age_ms.push(gauge.map(|gauge| gauge.oldest_ms));
         let times = |of: fn(&Figures) -> &windlass_core::Times, thousandths| {
             figures.and_then(|figures| quantile(of(figures), thousandths))
         };
@@ -182,17 +283,21 @@ mod tests {
     fn stored(done: u64) -> Stored {
         let figures = Figures { done, ..Figures::default() };
         let (from, step) = (Wall::new(0), Millis::seconds(10));
-        Stored { from, step, steps: vec![figures; 60], split: BTreeMap::new() }
+        Stored { from, step, steps: vec![figures; 60], ..Stored::default() }
     }
 
-    fn sample(done: u64) -> Sample {
+    fn gauge(seconds: i64, queued: u64) -> Gauge {
+        Gauge { at: Wall::new(seconds * 1_000), queued, ..Gauge::default() }
+    }
+
+    fn sample(seconds: i64, done: u64) -> Sample {
         let totals = Totals { done, ..Totals::default() };
-        Sample { queued: 7, totals, ..Sample::default() }
+        Sample { gauge: gauge(seconds, 7), totals }
     }
 
     #[test]
     fn short_steps_have_what_was_counted_or_an_even_part_of_what_is_stored() {
-        let seen = [None, Some(sample(100)), Some(sample(103)), None, Some(sample(104))];
+        let seen = [None, Some(sample(2, 100)), Some(sample(4, 103)), None, Some(sample(8, 104))];
         let series = series(RANGES[0], Wall::new(0), &stored(10), &seen);
         let done: Vec<String> = series.done.iter().map(ToString::to_string).collect();
         assert_eq!(done, ["2", "2", "3", "2", "2"]);
@@ -202,9 +307,26 @@ mod tests {
 
     #[test]
     fn long_steps_are_the_stores_own() {
-        let seen = [Some(sample(100)), Some(sample(103))];
+        let seen = [Some(sample(0, 100)), Some(sample(10, 103))];
         let series = series(RANGES[1], Wall::new(0), &stored(10), &seen);
         let done: Vec<String> = series.done.iter().map(ToString::to_string).collect();
         assert_eq!(done, ["10", "10"]);
+    }
+
+    #[test]
+    fn a_gauge_holds_until_the_next_one_and_no_longer_than_a_server_is_silent() {
+        let range = Range { name: "test", step: Millis::seconds(10), steps: 12 };
+        let known = vec![gauge(95, 4), gauge(-5, 1), gauge(11, 2), gauge(19, 3)];
+        let queued: Vec<Option<u64>> = gauges(range, Wall::new(0), known)
+            .into_iter()
+            .map(|gauge| gauge.map(|gauge| gauge.queued))
+            .collect();
+        let mut wanted = vec![Some(1)];
+        // That of second 19 holds until second 94; the step that begins at 90 has it and a later.
+        wanted.extend([Some(3); 8]);
+        wanted.extend([Some(4); 3]);
+        assert_eq!(queued, wanted);
+        let gap = gauges(range, Wall::new(0), vec![gauge(5, 1)]);
+        assert_eq!(gap.iter().flatten().count(), 8, "from second 0, and up to second 80");
     }
 }

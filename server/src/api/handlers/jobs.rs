@@ -1,15 +1,16 @@
-//! Jobs: one, lists, why, and what operators do with them.
+//! Jobs: read, list, explain, cancel, retry and delete.
 
 use std::time::Duration;
 
 use windlass_core::machine::Refused;
 use windlass_core::store::{Cursor, Filter, JobDetail, Page, Reader, StoreError};
 use windlass_core::{
-    self as core, Demand, IdempotencyKey, Job, JobId, Kind, Payload, QueueName, StateName,
+    self as core, Demand, GroupId, IdempotencyKey, Job, JobId, Kind, Payload, QueueName, StateName,
     Surroundings, View, Wall, explain,
 };
 use windlass_runtime_tokio::Unserved;
 
+use super::search;
 use crate::api::problem::{self, Problem};
 use crate::api::wire;
 use crate::api::wire::{Attempts, Explained, JobAnswer, JobList, JobRow, Query, RowList};
@@ -25,7 +26,7 @@ pub(crate) async fn get(call: Call) -> Answer {
     if let Some(wait) = wait(&query)? {
         let app = &call.app;
         tokio::select! {
-            // Whatever came of it is seen below.
+            // The result is read below.
             _ = tokio::time::timeout(wait, app.finished(id)) => {}
             () = app.closing.reached(Stage::Draining) => {
                 return Err(Problem::from(Unserved::Refused(Refused::ShuttingDown)));
@@ -78,12 +79,18 @@ fn wait(query: &Query) -> Result<Option<Duration>, Problem> {
     Ok(Some(Duration::from_millis(millis.min(POLL_WAIT_MS))))
 }
 
+/// The names that a list of jobs seeks by, and those that shape its page.
+const LISTED: [&str; 9] =
+    ["state", "queue", "kind", "key", "id", "group", "fields", "limit", "cursor"];
+
 /// `GET /jobs`
 pub(crate) async fn list(call: Call) -> Answer {
-    let query =
-        call.query(&["state", "queue", "kind", "key", "id", "fields", "limit", "cursor"])?;
+    let query = call.query(&[&LISTED, search::NAMES.as_slice()].concat())?;
     let view = query.get("state").map(view).transpose()?;
     let short = fields(&query, "row")?;
+    if let Some(search) = search::asked(&query, view)? {
+        return search::page(&call.app, search, &query, short).await;
+    }
     match query.get("id").map(ids).transpose()?.as_deref() {
         None | Some([_]) if short => rows(&call.app, filter(&query, view)?, &query).await,
         None | Some([_]) => page(&call.app, filter(&query, view)?, &query).await,
@@ -104,7 +111,7 @@ async fn by_ids(app: &App, ids: Vec<JobId>, filter: Filter) -> Answer {
             let fit = found.iter().rev().flatten().filter(|detail| filter.includes(&detail.job));
             rows.extend(fit.map(JobRow::of));
         }
-        Ok(RowList { jobs: rows, next: None })
+        Ok(RowList::page(rows, None))
     };
     router::ok(&app.reads.read(read).await?)
 }
@@ -120,7 +127,7 @@ async fn rows(app: &App, filter: Filter, query: &Query) -> Answer {
             let ids: Vec<JobId> = some.iter().map(|job| job.id).collect();
             rows.extend(reader.jobs(&ids)?.iter().flatten().map(JobRow::of));
         }
-        Ok(RowList { jobs: rows, next: next.map(written) })
+        Ok(RowList::page(rows, next.map(written)))
     };
     router::ok(&app.reads.read(read).await?)
 }
@@ -135,15 +142,37 @@ fn view(text: &str) -> Result<View, Problem> {
 }
 
 pub(super) fn filter(query: &Query, view: Option<View>) -> Result<Filter, Problem> {
+    let queue = query.get("queue").map(QueueName::new).transpose()?;
+    Ok(Filter { queue, ..filter_without_queue(query, view)? })
+}
+
+/// The same, but for the queue.
+pub(super) fn filter_without_queue(query: &Query, view: Option<View>) -> Result<Filter, Problem> {
+    let group = query.get("group").map(group).transpose()?;
+    let view = match (group, view) {
+        (None, view) => view,
+        (Some(_), None | Some(View::Failed)) => Some(View::Failed),
+        (Some(_), Some(_)) => {
+            let detail = "`group` lists dead letters: `state` must be `failed`, or absent";
+            return Err(Problem::new(problem::INVALID, detail));
+        }
+    };
     Ok(Filter {
         view,
-        queue: query.get("queue").map(QueueName::new).transpose()?,
+        queue: None,
         kind: query.get("kind").map(Kind::new).transpose()?,
         key: query.get("key").map(IdempotencyKey::new).transpose()?,
         id: match query.get("id").map(ids).transpose()?.as_deref() {
             Some([id]) => Some(*id),
             _ => None,
         },
+        group,
+    })
+}
+
+fn group(text: &str) -> Result<GroupId, Problem> {
+    text.parse().map_err(|error: core::ParseIdError| {
+        Problem::new(problem::INVALID, format!("`group`: {error}"))
     })
 }
 
@@ -171,7 +200,7 @@ pub(super) async fn page(app: &App, filter: Filter, query: &Query) -> Answer {
     let read = move |reader: &mut dyn Reader| full_page(reader, &filter, after, limit);
     let (jobs, next) = app.reads.read(read).await?;
     let jobs = jobs.into_iter().map(wire::Job::of).collect();
-    router::ok(&JobList { jobs, next: next.map(written) })
+    router::ok(&JobList { jobs, next: next.map(written), scanned: None, reached: None })
 }
 
 /// A page that ends early rather than hold too many bytes.
@@ -203,10 +232,10 @@ fn full_page(
     Ok((full, next))
 }
 
-/// How many jobs are read together.
+/// Jobs per read.
 const CHUNK: usize = 16;
 
-fn limit(query: &Query) -> Result<usize, Problem> {
+pub(super) fn limit(query: &Query) -> Result<usize, Problem> {
     let (default, most) = PAGE;
     let Some(text) = query.get("limit") else { return Ok(default) };
     match text.parse() {
@@ -254,11 +283,10 @@ pub(crate) async fn explained(call: Call) -> Answer {
         // Who would run it matters only while it waits.
         let waits = detail.job.state.name() == StateName::Queued;
         let workers = if waits { reader.workers()? } else { Vec::new() };
-        Ok(Some((detail.job, row, workers)))
+        Ok(Some((detail.job, row, workers, reader.now(now())?)))
     };
     let found = call.app.reads.read(read).await?;
-    let (job, row, workers) = found.ok_or_else(|| Problem::no_job(id))?;
-    let now = now();
+    let (job, row, workers, now) = found.ok_or_else(|| Problem::no_job(id))?;
     let counts = row.as_ref().map(core::QueueRow::total).unwrap_or_default();
     let queue = row.map_or_else(|| core::Queue::new(job.queue.clone()), |row| row.queue);
     let demands: Vec<Demand> = workers.iter().filter_map(|row| row.demand(now)).cloned().collect();

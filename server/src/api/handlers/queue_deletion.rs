@@ -3,7 +3,7 @@
 
 use tokio::task::JoinSet;
 use windlass_core::store::{Admin, AdminRefused, Filter, Reader};
-use windlass_core::{Counts, QueueName, View};
+use windlass_core::{Counted, Counts, QueueName};
 use windlass_runtime_tokio::CommandError;
 
 use crate::api::problem::Problem;
@@ -32,7 +32,7 @@ pub(crate) async fn delete(call: Call) -> Answer {
             Ok(_) => return router::ok(&QueueDeleted::new(&name, true, &jobs)),
             Err(CommandError::Refused(AdminRefused::QueueHasJobs { .. })) if force => {}
             // Another request has deleted it meanwhile.
-            Err(CommandError::Refused(AdminRefused::NoQueue)) if page > 0 => {
+            Err(CommandError::Refused(AdminRefused::NoQueue(_))) if page > 0 => {
                 return router::ok(&QueueDeleted::new(&name, true, &jobs));
             }
             Err(error) => return Err(error.into()),
@@ -48,27 +48,27 @@ async fn clear(app: &App, name: &QueueName, deleted: &mut Counts) -> Result<(), 
     let list = move |reader: &mut dyn Reader| reader.list(&filter, None, PAGE);
     let page = app.reads.read(list).await?.jobs;
     let unfinished = page.iter().filter(|job| !job.state.name().is_finished());
-    all(app, unfinished.map(|job| (job.state.view(), Admin::Cancel(job.id)))).await?;
-    let gone = page.iter().map(|job| (job.state.view(), Admin::Delete(job.id)));
-    all(app, gone).await?.into_iter().for_each(|view| deleted.add(view));
+    all(app, unfinished.map(|job| (job.into(), Admin::Cancel(job.id)))).await?;
+    let gone = page.iter().map(|job| (job.into(), Admin::Delete(job.id)));
+    all(app, gone).await?.into_iter().for_each(|job| deleted.add(job));
     Ok(())
 }
 
-/// Runs commands, which share a commit, and returns the views of those that were done. A job that
-/// is gone, or that another has changed, is left to the next page.
+/// Runs commands, which share a commit, and returns how the jobs of those that were done were
+/// counted. A job that is gone, or that another has changed, is left to the next page.
 async fn all(
     app: &App,
-    commands: impl Iterator<Item = (View, Admin)>,
-) -> Result<Vec<View>, Problem> {
+    commands: impl Iterator<Item = (Counted, Admin)>,
+) -> Result<Vec<Counted>, Problem> {
     let mut running = JoinSet::new();
-    for (view, command) in commands {
+    for (job, command) in commands {
         let queue = app.queue()?.clone();
-        running.spawn(async move { queue.command(command).await.map(|_| view) });
+        running.spawn(async move { queue.command(command).await.map(|_| job) });
     }
     let mut done = Vec::new();
     for result in running.join_all().await {
         match result {
-            Ok(view) => done.push(view),
+            Ok(job) => done.push(job),
             Err(CommandError::Refused(AdminRefused::Job(_))) => {}
             Err(error) => return Err(error.into()),
         }

@@ -3,10 +3,9 @@
 use http::HeaderValue;
 use http::header::{ETAG, IF_MATCH};
 use ring::digest::{SHA256, digest};
-use windlass_core::store::{Reader, StoreError};
+use windlass_core::store::{AdminRefused, Reader, StoreError};
 use windlass_core::{FigureSet, Millis, QueueName, QueueRow, QueueSettings, View, Wall};
 
-use crate::api::history::What;
 use crate::api::problem::{self, Problem};
 use crate::api::wire::{self, Queue, QueueDetail, QueueList, Rates, Settings};
 use crate::app::{App, now};
@@ -17,10 +16,11 @@ use crate::http::ui::hex;
 /// `GET /queues` and `GET /queues/stats`
 pub(crate) async fn list(call: Call) -> Answer {
     call.query(&[])?;
-    let now = now();
-    let read =
-        move |reader: &mut dyn Reader| Ok((all(reader)?, FigureSet::last_minute(reader, now)?));
-    let (rows, lately) = call.app.reads.read(read).await?;
+    let read = |reader: &mut dyn Reader| {
+        let now = reader.now(now())?;
+        Ok((all(reader)?, FigureSet::last_minute(reader, now)?, now))
+    };
+    let (rows, lately, now) = call.app.reads.read(read).await?;
     let queues = rows.iter().map(|(row, oldest)| shown(row, *oldest, &lately, now));
     router::ok(&QueueList { queues: queues.collect() })
 }
@@ -35,7 +35,7 @@ pub(crate) fn all(reader: &mut dyn Reader) -> Result<Vec<(QueueRow, Option<Wall>
     rows.into_iter().map(|row| aged(reader, row)).collect()
 }
 
-/// A queue with what happened in it lately.
+/// A queue with its recent rates.
 fn shown(row: &QueueRow, oldest: Option<Wall>, lately: &(FigureSet, Millis), now: Wall) -> Queue {
     let (figures, window) = lately;
     let figures = figures.queue(&row.queue.name).cloned().unwrap_or_default();
@@ -59,32 +59,32 @@ pub(crate) async fn get(call: Call) -> Answer {
 pub(crate) async fn set(call: Call) -> Answer {
     let settings: Settings = wire::json(&call.body)?;
     let (name, settings) = (QueueName::new(call.param())?, settings.check()?);
-    // Held from the check to the answer of the write, so that two edits of this server cannot both
-    // pass the check.
-    let _turn = call.app.queue_edits.lock().await;
-    if let Some(wanted) = call.headers.get(IF_MATCH) {
-        unchanged(&call.app, &name, wanted).await?;
-    }
-    let queue = call.app.queue()?.set_queue(name.as_str(), settings).await?;
-    call.app.history.mark(What::Settings, queue.name.as_str(), now());
+    let wanted = call.headers.get(IF_MATCH).filter(|wanted| *wanted != "*");
+    let queue = match wanted {
+        None => call.app.queue()?.set_queue(name.as_str(), settings).await?,
+        Some(wanted) => {
+            let expected = expected(&call.app, &name, wanted).await?;
+            call.app.queue()?.set_queue_from(name.as_str(), expected, settings).await?
+        }
+    };
     one(&call.app, queue.name).await
 }
 
-/// Refuses unless the settings of a queue are those with this tag.
-async fn unchanged(app: &App, name: &QueueName, wanted: &HeaderValue) -> Result<(), Problem> {
-    let wanted_name = name.clone();
-    let row = app.reads.read(move |reader| reader.queue(&wanted_name)).await?;
+/// The settings of a queue if one of these tags is theirs. They are compared once more in the
+/// commit that replaces them, so that a change by another process in between is seen.
+async fn expected(
+    app: &App,
+    name: &QueueName,
+    wanted: &HeaderValue,
+) -> Result<QueueSettings, Problem> {
+    let name = name.clone();
+    let row = app.reads.read(move |reader| reader.queue(&name)).await?;
     let settings = row.map_or_else(QueueSettings::default, |row| row.queue.settings);
-    let tag = tag(&settings);
-    let named = wanted.to_str().unwrap_or_default();
-    if named == "*" || named.split(',').any(|one| one.trim() == tag) {
-        return Ok(());
+    let (tag, tags) = (tag(&settings), wanted.to_str().unwrap_or_default());
+    if tags.split(',').any(|one| one.trim() == tag) {
+        return Ok(settings);
     }
-    let detail = format!(
-        "the settings of queue {name} were changed since they were read; read them again with \
-         GET /queues/{name}, and send its ETag"
-    );
-    Err(Problem::new(problem::CHANGED_SINCE, detail))
+    Err(AdminRefused::SettingsChanged(settings).into())
 }
 
 /// The tag of settings: the same for the same settings, in every process.
@@ -95,26 +95,29 @@ fn tag(settings: &QueueSettings) -> String {
 
 /// `POST /queues/{queue}/pause`
 pub(crate) async fn pause(call: Call) -> Answer {
-    let queue = call.app.queue()?.pause(call.param()).await?;
     let by = call.caller.as_ref().and_then(Caller::name);
-    call.app.history.paused(queue.name.as_str(), now(), by);
+    let by = by.or_else(|| call.app.trusted.then_some("command line"));
+    let queue = match by {
+        None => call.app.queue()?.pause(call.param()).await?,
+        Some(by) => call.app.queue()?.pause_by(call.param(), by).await?,
+    };
     one(&call.app, queue.name).await
 }
 
 /// `POST /queues/{queue}/resume`
 pub(crate) async fn resume(call: Call) -> Answer {
     let queue = call.app.queue()?.resume(call.param()).await?;
-    call.app.history.mark(What::Resumed, queue.name.as_str(), now());
     one(&call.app, queue.name).await
 }
 
 async fn one(app: &App, name: QueueName) -> Answer {
-    let (wanted, now) = (name.clone(), now());
+    let wanted = name.clone();
     let read = move |reader: &mut dyn Reader| {
         let Some(row) = reader.queue(&wanted)? else { return Ok(None) };
-        Ok(Some((aged(reader, row)?, FigureSet::last_minute(reader, now)?)))
+        let now = reader.now(now())?;
+        Ok(Some((aged(reader, row)?, FigureSet::last_minute(reader, now)?, now)))
     };
-    let ((row, oldest), lately) = app.reads.read(read).await?.ok_or_else(|| {
+    let ((row, oldest), lately, now) = app.reads.read(read).await?.ok_or_else(|| {
         let detail =
             format!("there is no queue {name}; it is made by its first job or its settings");
         Problem::new(problem::NOT_FOUND, detail)

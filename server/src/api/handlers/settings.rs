@@ -1,11 +1,16 @@
 //! Settings: what holds for this process, and what the store keeps for all.
 
+use http::HeaderValue;
+use http::header::{ETAG, IF_MATCH};
+use ring::digest::{SHA256, digest};
+use tokio::sync::Mutex;
 use windlass_core::store::{Admin, Reader};
 use windlass_core::{SettingKey, SettingValue};
 
 use crate::api::problem::{self, Problem};
 use crate::api::wire::{self, NewSetting, Setting, SettingList};
 use crate::http::router::{self, Answer, Call};
+use crate::http::ui::hex;
 use crate::settings::{self, find};
 
 /// `GET /settings`
@@ -27,6 +32,8 @@ pub(crate) async fn set(call: Call) -> Answer {
     let new: NewSetting = wire::json(&call.body)?;
     let value = SettingValue::new(&new.check(setting)?.to_string());
     let value = value.map_err(|error| Problem::field("/value", error))?;
+    let _alone = CHANGES.lock().await;
+    unchanged(&call, setting.name).await?;
     keep(&call, setting.name, Some(value)).await?;
     one(&call, setting).await
 }
@@ -42,6 +49,8 @@ pub(crate) async fn unset(call: Call) -> Answer {
             kept.map(|(key, _)| key.as_str().to_owned()).ok_or(unknown)?
         }
     };
+    let _alone = CHANGES.lock().await;
+    unchanged(&call, &name).await?;
     keep(&call, &name, None).await?;
     call.app.refresh_settings().await?;
     Ok(router::no_content())
@@ -49,6 +58,31 @@ pub(crate) async fn unset(call: Call) -> Answer {
 
 fn named(call: &Call) -> Result<&'static settings::Setting, Problem> {
     find(call.param()).map_err(|unknown| Problem::new(problem::NOT_FOUND, unknown))
+}
+
+/// Changes by this server, one at a time: none comes between the comparison and the write of
+/// another.
+static CHANGES: Mutex<()> = Mutex::const_new(());
+
+/// Refuses if the request names an `ETag` and the value in the store is another. A change that
+/// another process makes between this and the commit is not seen.
+async fn unchanged(call: &Call, name: &str) -> Result<(), Problem> {
+    let Some(wanted) = call.headers.get(IF_MATCH).filter(|wanted| *wanted != "*") else {
+        return Ok(());
+    };
+    let kept = call.app.reads.read(|reader: &mut dyn Reader| reader.settings()).await?;
+    let kept = kept.iter().find(|(key, _)| key.as_str() == name).map(|(_, value)| value.as_str());
+    let (tag, tags) = (tag(name, kept), wanted.to_str().unwrap_or_default());
+    if tags.split(',').any(|one| one.trim() == tag) {
+        return Ok(());
+    }
+    Err(Problem::setting_changed(name, kept))
+}
+
+/// The tag of a value in the store: the same in every process.
+fn tag(name: &str, stored: Option<&str>) -> String {
+    let digest = digest(&SHA256, format!("{name} {stored:?}").as_bytes());
+    format!("\"{}\"", hex(&digest.as_ref()[..8]))
 }
 
 async fn keep(call: &Call, name: &str, value: Option<SettingValue>) -> Result<(), Problem> {
@@ -60,5 +94,13 @@ async fn keep(call: &Call, name: &str, value: Option<SettingValue>) -> Result<()
 /// The setting as it holds now. It holds for whatever is asked after this answer.
 async fn one(call: &Call, setting: &settings::Setting) -> Answer {
     let levels = call.app.refresh_settings().await?;
-    router::ok(&Setting::of(setting, &levels))
+    let shown = Setting::of(setting, &levels);
+    let kept = call.app.reads.read(|reader: &mut dyn Reader| reader.settings()).await?;
+    let kept = kept.iter().find(|(key, _)| key.as_str() == setting.name);
+    let tag = tag(setting.name, kept.map(|(_, value)| value.as_str()));
+    let mut response = router::ok(&shown)?;
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    Ok(response)
 }

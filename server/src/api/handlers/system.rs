@@ -4,26 +4,38 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::header::ACCEPT;
-use windlass_core::store::WorkerKind;
-use windlass_core::{FigureSet, WorkerId};
+use windlass_core::store::{Reader, WorkerKind, WorkerRow};
+use windlass_core::{FigureSet, Wall, WorkerId};
 use windlass_runtime_tokio::{Health, NewJob};
 
 use crate::api::exposition::Format;
-use crate::api::handlers::queues;
+use crate::api::handlers::{jobs, queues};
 use crate::api::problem::{self, Problem};
 use crate::api::wire::{Alive, Ready, Worker, WorkerList};
 use crate::api::{events, metrics, openapi};
-use crate::app::{Stage, now};
+use crate::app::{App, Stage, now};
 use crate::http::router::{self, Answer, Call};
 use crate::store;
 
 /// `GET /workers`
 pub(crate) async fn workers(call: Call) -> Answer {
-    call.query(&[])?;
-    let rows = call.app.reads.read(|reader| reader.workers()).await?;
-    let now = now();
-    let workers = rows.iter().map(|row| Worker::of(row, now)).collect();
-    router::ok(&WorkerList { workers })
+    let query = call.query(&["limit", "cursor"])?;
+    let limit = query.get("limit").map(|_| jobs::limit(&query)).transpose()?;
+    let after = query.get("cursor").map(WorkerId::new).transpose()?;
+    let (mut rows, now) = workers_now(&call.app).await?;
+    if let Some(after) = after {
+        rows.retain(|row| row.worker.id > after);
+    }
+    let limit = limit.unwrap_or(rows.len());
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| row.worker.id.as_str().to_owned());
+    router::ok(&WorkerList { workers: rows.iter().map(|row| Worker::of(row, now)).collect(), next })
+}
+
+/// Every known worker, by id, and what time it is by the store's clock.
+async fn workers_now(app: &App) -> Result<(Vec<WorkerRow>, Wall), Problem> {
+    Ok(app.reads.read(|reader| Ok((reader.workers()?, reader.now(now())?))).await?)
 }
 
 /// `POST /workers/{worker}/stop`: marks a worker process; it drains when it next looks.
@@ -44,9 +56,9 @@ pub(crate) async fn stop_worker(call: Call) -> Answer {
         return Err(Problem::new(problem::NOT_A_PROCESS, format!("worker {id} {how}")));
     }
     call.app.queue()?.stop_worker(id.clone()).await?;
-    let rows = call.app.reads.read(|reader| reader.workers()).await?;
+    let (rows, now) = workers_now(&call.app).await?;
     match rows.iter().find(|row| row.worker.id == id) {
-        Some(row) => router::json(StatusCode::ACCEPTED, &Worker::of(row, now())),
+        Some(row) => router::json(StatusCode::ACCEPTED, &Worker::of(row, now)),
         None => Ok(router::no_content()),
     }
 }
@@ -70,19 +82,21 @@ pub(crate) async fn metrics(call: Call) -> Answer {
     let rows = queues::rows(&call.app).await?;
     let accept = call.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let format = Format::asked(accept);
-    let totals = call.app.reads.read(|reader| FigureSet::totals(reader)).await?;
+    let totals = |reader: &mut dyn Reader| Ok((FigureSet::totals(reader)?, reader.now(now())?));
+    let (totals, now) = call.app.reads.read(totals).await?;
     let bytes = call.app.store_bytes().await;
-    let text = format.write(metrics::open_metrics(&call.app, &rows, totals, bytes)?);
+    let xmin = call.app.oldest_xmin().await;
+    let text = format.write(metrics::open_metrics(&call.app, (&rows, now), totals, bytes, xmin)?);
     Ok(router::text(format.content_type(), text))
 }
 
 /// `GET /livez`: the loop that writes is there.
 pub(crate) async fn livez(call: Call) -> Answer {
-    bare_for_strangers(&call, alive(&call))
+    status_only_without_read(&call, alive(&call))
 }
 
 /// The answer, or only its status for a caller that may not read: a cause can name paths.
-fn bare_for_strangers(call: &Call, answer: Answer) -> Answer {
+fn status_only_without_read(call: &Call, answer: Answer) -> Answer {
     if call.may_read() {
         return answer;
     }
@@ -95,7 +109,7 @@ fn bare_for_strangers(call: &Call, answer: Answer) -> Answer {
 fn alive(call: &Call) -> Answer {
     match call.app.health() {
         Health::Died(cause) | Health::Lost(cause) => {
-            let detail = format!("the dispatcher is gone: {cause}; start the server again");
+            let detail = format!("the dispatcher has stopped: {cause}; start the server again");
             Err(Problem::new(problem::NOT_READY, detail))
         }
         _ => router::ok(&Alive { alive: true }),
@@ -110,7 +124,7 @@ const TURN: Duration = Duration::from_secs(2);
 /// a turn, so that it is about work and not about the process.
 pub(crate) async fn readyz(call: Call) -> Answer {
     let answer = ready(&call).await;
-    bare_for_strangers(&call, answer)
+    status_only_without_read(&call, answer)
 }
 
 async fn ready(call: &Call) -> Answer {

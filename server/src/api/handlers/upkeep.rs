@@ -1,4 +1,4 @@
-//! Upkeep: how the store is doing, whether it agrees with itself, a copy of it.
+//! Upkeep: status, checks and backups of the store.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -25,14 +25,15 @@ use crate::store::{CopyError, StoreBytes};
 pub(crate) async fn status(call: Call) -> Answer {
     call.query(&[])?;
     let app = &call.app;
-    let now = now();
-    let seen = app.reads.read(move |reader| Seen::read(reader, now)).await?;
+    let seen = app.reads.read(|reader| Seen::read(reader)).await?;
     let bytes = app.store_bytes().await;
-    router::ok(&seen.status(app, now, bytes))
+    router::ok(&seen.status(app, bytes))
 }
 
-/// What one read finds out. No job is looked at.
+/// The rows of one read; none of a job.
 struct Seen {
+    /// Time of the read, by the store's clock.
+    now: Wall,
     queues: Vec<QueueRow>,
     oldest: Option<Wall>,
     next_due: Option<Wall>,
@@ -41,7 +42,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn read(reader: &mut dyn Reader, now: Wall) -> Result<Self, StoreError> {
+    fn read(reader: &mut dyn Reader) -> Result<Self, StoreError> {
         let queues = reader.queues()?;
         let mut oldest = None;
         for row in queues.iter().filter(|row| row.total().get(windlass_core::View::Queued) > 0) {
@@ -49,19 +50,22 @@ impl Seen {
             oldest = oldest.into_iter().chain(found).min();
         }
         let (next_due, workers) = (reader.next_due()?, reader.workers()?);
+        let now = reader.now(now())?;
         let (last, window) = FigureSet::last_minute(reader, now)?;
         let rates = Rates::of(&last.sum(), window);
-        Ok(Self { queues, oldest, next_due, workers, rates })
+        Ok(Self { now, queues, oldest, next_due, workers, rates })
     }
 
-    fn status(self, app: &App, now: Wall, bytes: StoreBytes) -> Status {
-        let paused = self.queues.iter().filter(|row| row.queue.paused);
+    fn status(self, app: &App, bytes: StoreBytes) -> Status {
+        let now = self.now;
+        let paused = self.queues.iter().filter(|row| row.queue.is_paused());
         let counts = self.queues.iter().fold(Counts::default(), |sum, row| sum.plus(&row.total()));
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             now: Time(now),
             health: health(&app.health()),
             counts: StatusCounts::of(&counts),
+            retrying: counts.retrying(),
             oldest_ready_age_ms: self.oldest.map(|oldest| now.since(oldest).get()),
             next_due: self.next_due.map(Time),
             queues: QueueSums {
@@ -99,14 +103,16 @@ pub(crate) async fn doctor(call: Call) -> Answer {
     let queues = app.reads.read(|reader| reader.queues()).await?;
     let counts = queues.iter().fold(Counts::default(), |sum, row| sum.plus(&row.total()));
     let (maintenance, pages_checked) = (app.maintenance.clone(), app.maintenance.checks_pages());
-    let (found, _) = alone(&app.upkeep, move || maintenance.verify()).await?;
-    let found = found.map_err(windlass_runtime_tokio::ReadError::Store)?;
+    let check = move || Ok((maintenance.notices()?, maintenance.verify()?));
+    let (checked, _) = alone(&app.upkeep, check).await?;
+    let (notices, found) = checked.map_err(windlass_runtime_tokio::ReadError::Store)?;
     let shown = found.iter().take(Checkup::SHOWN).map(ToString::to_string).collect();
     router::ok(&Checkup {
         ok: found.is_empty(),
         jobs: windlass_core::View::ALL.iter().map(|view| counts.get(*view)).sum(),
         findings: shown,
         more: found.len().saturating_sub(Checkup::SHOWN),
+        notices,
         pages_checked,
         took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     })
@@ -128,7 +134,7 @@ async fn alone<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<(T, OwnedSemaphorePermit), Problem> {
     let turn = Arc::clone(upkeep).try_acquire_owned().map_err(|_| {
-        let detail = "a check or a backup is under way already; try again when it is over";
+        let detail = "a check or a backup runs already; try again when it has ended";
         Problem::new(problem::OVERLOADED, detail)
     })?;
     let done = tokio::task::spawn_blocking(move || (work(), turn)).await;
@@ -170,7 +176,7 @@ pub(crate) async fn backup(call: Call) -> Answer {
     let mut response = Response::new(Body::stream(receiver));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    // A copy that breaks off is shorter than this, so nobody takes it for whole.
+    // A copy that breaks off is shorter than this, so no client takes it for whole.
     headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
     Ok(response)
 }
@@ -190,7 +196,7 @@ fn send(mut file: std::fs::File, to: &mpsc::Sender<Bytes>) {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "a backup broke off: its copy could not be read");
+                tracing::warn!(%error, "a backup was cut short: its copy could not be read");
                 return;
             }
         }

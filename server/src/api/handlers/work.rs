@@ -1,16 +1,19 @@
 //! Remote workers: claims, verdicts, heartbeats.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 use windlass_core::machine::Run;
-use windlass_core::store::{self, JobDetail, Reader, Settle};
-use windlass_core::{self as core, JobId};
+use windlass_core::store::{self, JobRefused, Reader, Settle};
+use windlass_core::{self as core, JobId, LeaseToken, Rejected, StaleReason};
 use windlass_runtime_tokio::Queue;
 
 use crate::api::problem::{self, Problem};
 use crate::api::wire::{
-    self, Claims, Complete, Fail, Heartbeat, LeaseExtended, LeasedJob, Poll, Release, Report,
-    ReportResult, Reported, Reports, ReportsAnswer, Settled, Snooze,
+    self, Claims, Complete, Fail, Heartbeat, LeaseExtended, LeasedJob, Notes, Poll, Release,
+    Report, ReportResult, Reported, Reports, ReportsAnswer, Settled, Snooze,
 };
 use crate::http::limits::REPORTS;
 use crate::http::router::{self, Answer, Call};
@@ -21,29 +24,61 @@ pub(crate) async fn poll(mut call: Call) -> Answer {
     let poll = wire::json::<Poll>(&call.body)?.check(&call.peer.to_string())?;
     call.release_body();
     // A shutdown answers it too, with no jobs.
-    let runs = call.app.queue()?.poll(poll).await?;
+    let mut runs = call.app.queue()?.poll(poll).await?;
     // From here on the connection answers for the claims, also if the client leaves meanwhile.
     call.conn.claimed(runs.iter().map(|run| run.job.token()).collect());
     let before = earlier(&call, &runs).await;
+    let bytes: Vec<u64> = runs.iter().map(|run| answer_bytes(run, &before)).collect();
+    let reserved = call.app.answer_room.reserve_some(&bytes);
+    let fitting = reserved.as_ref().map_or(0, |(count, _)| *count);
+    return_claims(&call, runs.split_off(fitting)).await;
+    let (_, room) = reserved?;
     let leased = |run: Run| {
-        let found = before.binary_search_by_key(&run.job.id, |detail| detail.job.id);
-        LeasedJob::of(run, found.ok().map(|at| &before[at]))
+        let notes = before.get(&run.job.id);
+        LeasedJob::of(run, notes)
     };
-    router::ok(&Claims { jobs: runs.into_iter().map(leased).collect() })
+    let answer = router::ok(&Claims { jobs: runs.into_iter().map(leased).collect() })?;
+    Ok(answer.map(|body| body.holding(room)))
 }
 
-/// What is stored of the jobs that were claimed before, by id: what earlier attempts have left. If
-/// it cannot be read, the claims go out without it.
-async fn earlier(call: &Call, runs: &[Run]) -> Vec<JobDetail> {
-    let again = runs.iter().filter(|run| run.job.epoch.get() > 1);
-    let mut ids: Vec<JobId> = again.map(|run| run.job.id).collect();
-    if ids.is_empty() {
-        return Vec::new();
+/// Bytes of a job in an answer, beside its payload and notes; the longest names fit.
+const JOB_BYTES: u64 = 1024;
+
+/// About how many bytes of the answer this claim takes.
+fn answer_bytes(run: &Run, before: &BTreeMap<JobId, Notes>) -> u64 {
+    let notes = before.get(&run.job.id).map_or(0, Notes::bytes);
+    JOB_BYTES + u64::from(run.job.payload_bytes) + notes
+}
+
+/// Releases claims that have no room in the answer, also if the client leaves meanwhile.
+async fn return_claims(call: &Call, runs: Vec<Run>) {
+    if runs.is_empty() {
+        return;
     }
-    ids.sort_unstable();
-    let read = move |reader: &mut dyn Reader| reader.jobs(&ids);
-    let found = call.app.reads.read(read).await.unwrap_or_default();
-    found.into_iter().flatten().collect()
+    let tokens: Vec<LeaseToken> = runs.iter().map(|run| run.job.token()).collect();
+    drop(runs);
+    call.conn.withdrawn(&tokens);
+    let app = Arc::clone(&call.app);
+    let returned = tokio::spawn(async move { crate::http::give_back(&app, tokens).await });
+    // It only fails if the server ends; then the leases expire.
+    let _ = returned.await;
+}
+
+/// Jobs that one read brings, for their notes: their payloads come with them.
+const NOTES_AT_ONCE: usize = 16;
+
+/// What earlier attempts have left of the jobs that were claimed before. If it cannot be read, the
+/// claims go out without it.
+async fn earlier(call: &Call, runs: &[Run]) -> BTreeMap<JobId, Notes> {
+    let again = runs.iter().filter(|run| run.job.epoch.get() > 1);
+    let ids: Vec<JobId> = again.map(|run| run.job.id).collect();
+    let mut notes = BTreeMap::new();
+    for ids in ids.chunks(NOTES_AT_ONCE).map(<[JobId]>::to_vec) {
+        let read = move |reader: &mut dyn Reader| reader.jobs(&ids);
+        let found = call.app.reads.read(read).await.unwrap_or_default();
+        notes.extend(found.into_iter().flatten().map(|job| (job.job.id, Notes::of(job))));
+    }
+    notes
 }
 
 /// `POST /jobs/{id}/complete`
@@ -90,10 +125,11 @@ pub(crate) async fn held(call: Call) -> Answer {
     let id = call.job_id()?;
     let token = wire::token(query.get("token").unwrap_or_default(), id)?;
     let found = call.app.lookup.job(id).await?.ok_or_else(|| Problem::no_job(id))?;
-    let is_held = found.job.lease().is_some() && found.job.token() == token;
-    if !is_held {
-        let detail = format!("the lease {token} does not hold job {id} any more; drop the work");
-        return Err(Problem::new(problem::LEASE_LOST, detail));
+    let job = &found.job;
+    if job.lease().is_none() || job.token() != token {
+        let reason = StaleReason::of(job, token.epoch);
+        let stale = Rejected::Stale { reason, state: job.state.name(), epoch: job.epoch };
+        return Err(JobRefused::Rejected(stale).into());
     }
     router::ok(&wire::Job::of(found))
 }

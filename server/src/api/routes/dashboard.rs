@@ -1,4 +1,4 @@
-//! The routes that the dashboard stands on.
+//! The routes of the dashboard.
 
 use http::Method;
 
@@ -12,7 +12,7 @@ const RANGE: [(&str, &str); 3] = [
         "range",
         "`10m`, `1h`, `24h` or `7d`, in steps of 2 s, 10 s, 5 min and 30 min; `1h` if absent.",
     ),
-    ("queue", "Of this queue alone."),
+    ("queue", "Only figures of this queue."),
     ("split", "`queue` adds what was done in each queue, in 60 steps."),
 ];
 
@@ -30,13 +30,16 @@ pub(super) fn dashboard() -> Vec<Route> {
             .says("The result of a job that is done, byte for byte."),
         get("/me", "me", run!(dashboard::me))
             .any_token()
-            .says("Who asks, and what they may do.")
+            .says("The token of this request, and its scopes.")
             .answers::<wire::Me>(200, "The name and the scopes of the token."),
         get("/snapshot", "snapshot", run!(dashboard::snapshot))
             .says("The state of everything at one instant, no older than a second.")
-            .answers::<wire::Snapshot>(200, "The snapshot; at most 200 queues, trouble first."),
+            .answers::<wire::Snapshot>(
+                200,
+                "The snapshot; at most 200 queues, queues with problems first.",
+            ),
         get("/history", "history", run!(history::history))
-            .says("What happened over some time, in up to 360 steps.")
+            .says("Counts and latencies over time, in up to 360 steps.")
             .query(&RANGE)
             .answers::<wire::History>(200, "A value for each step; `null` where it is not known.")
             .refuses(&[problem::INVALID]),

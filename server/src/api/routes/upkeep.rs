@@ -14,21 +14,26 @@ pub(super) fn settings() -> Vec<Route> {
             .says("Every setting, its value for this server, and where that comes from.")
             .answers::<wire::SettingList>(200, "The settings."),
         Route::new(Method::GET, path, Scope::Read, "getSetting", run!(settings::get))
-            .says("One setting.")
+            .says("One setting. `ETag` is that of its value in the store.")
             .answers::<wire::Setting>(200, "The setting."),
         Route::new(Method::PUT, path, Scope::Admin, "setSetting", run!(settings::set))
             .says(
-                "Keep a setting in the store. Every process on it lives by it within seconds, \
-                 unless it was given another value by flag or environment.",
+                "Keep a setting in the store. Every process on the store applies it within \
+                 seconds, unless a flag or variable overrides it. With `If-Match` only if the \
+                 value in the store is still the one with that `ETag`.",
             )
             .reads::<wire::NewSetting>(BodyKind::Json, r#"{"value":"5"}"#)
-            .answers::<wire::Setting>(200, "The setting as it holds here now.")
-            .refuses(&[problem::NOT_FOUND])
+            .answers::<wire::Setting>(200, "The setting and its value in this server.")
+            .refuses(&[problem::NOT_FOUND, problem::CHANGED_SINCE])
             .refuses(&BUSY),
         Route::new(Method::DELETE, path, Scope::Admin, "unsetSetting", run!(settings::unset))
-            .says("Forget what the store keeps of a setting.")
-            .sends(204, "", "The default holds, unless a flag or the environment says otherwise.")
-            .refuses(&[problem::NOT_FOUND])
+            .says("Remove a setting from the store. `If-Match` as for `PUT`.")
+            .sends(
+                204,
+                "",
+                "Removed. The default applies, unless a flag or the environment overrides it.",
+            )
+            .refuses(&[problem::NOT_FOUND, problem::CHANGED_SINCE])
             .refuses(&BUSY),
     ]
 }
@@ -36,8 +41,8 @@ pub(super) fn settings() -> Vec<Route> {
 pub(super) fn upkeep() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/status", Scope::Read, "status", run!(upkeep::status))
-            .says("Counts, rates, workers, size and health on one screen. No job is looked at.")
-            .answers::<wire::Status>(200, "How it is."),
+            .says("Counts, rates, workers, size and health. Reads no rows of jobs.")
+            .answers::<wire::Status>(200, "The status."),
         Route::new(
             Method::POST,
             "/workers/{worker}/stop",
@@ -46,23 +51,23 @@ pub(super) fn upkeep() -> Vec<Route> {
             run!(system::stop_worker),
         )
         .says(
-            "Ask a worker process to stop, on whatever machine it runs: it starts nothing more, \
-             and is gone when what it runs is over.",
+            "Stop a worker process on any machine: it claims no more jobs, and exits when its \
+             running jobs end.",
         )
-        .answers::<wire::Worker>(202, "It was asked.")
-        .sends(204, "", "It was gone already.")
+        .answers::<wire::Worker>(202, "The worker was asked to stop.")
+        .sends(204, "", "The worker had ended already.")
         .refuses(&[problem::NOT_FOUND, problem::NOT_A_PROCESS])
         .refuses(&BUSY),
         Route::new(Method::GET, "/doctor", Scope::Admin, "doctor", run!(upkeep::doctor))
             .says(
-                "Whether the store agrees with itself: counters, keys and indexes are made anew \
-                 from the rows and compared. It reads the whole store, and changes nothing. One \
-                 check or backup runs at a time.",
+                "Check the store: counters, keys and indexes are recomputed from the rows and \
+                 compared. Reads the whole store and changes nothing. On PostgreSQL it also \
+                 reports server settings and dead rows. One check or backup runs at a time.",
             )
-            .answers::<wire::Checkup>(200, "What was found.")
+            .answers::<wire::Checkup>(200, "The findings.")
             .refuses(&[problem::OVERLOADED]),
         Route::new(Method::GET, "/backup", Scope::Admin, "backup", run!(upkeep::backup))
-            .says("A copy of the store as it is at one instant, ready to be opened.")
+            .says("A copy of the store as of one instant.")
             .sends(200, "application/octet-stream", "The file.")
             .refuses(&[problem::OVERLOADED, problem::STORE_FULL]),
     ]

@@ -1,4 +1,4 @@
-//! A job as clients see it, and what is told about it.
+//! A job as clients see it, with its attempts and reasons.
 
 use std::borrow::Cow;
 
@@ -60,13 +60,13 @@ impl JsonSchema for Raw {
 pub(crate) struct Retry {
     /// `fixed`, `linear` or `exponential`.
     strategy: Cow<'static, str>,
-    /// The wait after the first failure.
+    /// Backoff after the first failure.
     initial_ms: u64,
-    /// What an exponential wait is multiplied by each time.
+    /// Factor of exponential backoff.
     factor: Option<f64>,
-    /// The longest wait.
+    /// Maximum time between attempts.
     cap_ms: u64,
-    /// The part of the wait by which it is spread to either side.
+    /// Jitter as a fraction of the backoff.
     jitter: f64,
 }
 
@@ -86,7 +86,7 @@ impl Retry {
     }
 }
 
-/// A job.
+/// A job as it is stored.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Job {
     pub(crate) id: u64,
@@ -99,17 +99,17 @@ pub(crate) struct Job {
     /// Claims charged in this generation.
     pub(crate) attempts: u32,
     pub(crate) max_retries: u32,
-    /// How often it was replayed.
+    /// Number of replays.
     pub(crate) generation: u32,
-    /// When it is, or was, due.
+    /// Time at which it is or was due.
     pub(crate) run_at: Time,
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) visibility_timeout_ms: u64,
     pub(crate) retry: Retry,
     pub(crate) idempotency_key: Option<String>,
-    /// Who runs it.
+    /// The worker that runs it.
     pub(crate) worker: Option<String>,
-    /// Until when, without a heartbeat.
+    /// End of the lease unless a heartbeat extends it.
     pub(crate) lease_until: Option<Time>,
     pub(crate) created_at: Time,
     pub(crate) updated_at: Time,
@@ -117,8 +117,31 @@ pub(crate) struct Job {
     pub(crate) finished_at: Option<Time>,
     pub(crate) last_error: Option<String>,
     pub(crate) result: Option<Raw>,
-    /// What its worker last said about how far it is.
+    /// The latest progress that a worker reported.
     pub(crate) progress: Option<Raw>,
+    /// The error group of a dead letter.
+    #[serde(default)]
+    pub(crate) error_group: Option<String>,
+}
+
+/// What earlier attempts of a job have left beside its row.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    last_error: Option<core::Excerpt>,
+    progress: Option<Payload>,
+}
+
+impl Notes {
+    pub(crate) fn of(detail: JobDetail) -> Self {
+        Self { last_error: detail.last_error, progress: detail.progress }
+    }
+
+    /// Their length.
+    pub(crate) fn bytes(&self) -> u64 {
+        let error = self.last_error.as_ref().map_or(0, |error| error.as_str().len());
+        let progress = self.progress.as_ref().map_or(0, |progress| progress.as_str().len());
+        (error + progress) as u64
+    }
 }
 
 impl Job {
@@ -149,14 +172,15 @@ impl Job {
             last_error: None,
             result: None,
             progress: None,
+            error_group: job.state.group().map(|group| group.to_string()),
         }
     }
 
     /// Adds what earlier attempts have left beside the row.
-    pub(crate) fn with_notes(self, detail: &JobDetail) -> Self {
+    pub(crate) fn with_notes(self, notes: &Notes) -> Self {
         Self {
-            last_error: detail.last_error.as_ref().map(|error| error.as_str().into()),
-            progress: detail.progress.clone().map(Raw),
+            last_error: notes.last_error.as_ref().map(|error| error.as_str().into()),
+            progress: notes.progress.clone().map(Raw),
             ..self
         }
     }
@@ -182,7 +206,7 @@ impl Job {
     }
 }
 
-/// One job.
+/// A single job.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct JobAnswer {
     pub(crate) job: Job,
@@ -196,6 +220,13 @@ pub(crate) struct JobList<J = Job> {
     pub(crate) jobs: Vec<J>,
     /// The cursor of the next page; `null` at the end. A page may be short and still have a next.
     pub(crate) next: Option<String>,
+    /// Only of a search: number of jobs that were read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scanned: Option<usize>,
+    /// Only of a search that ended because it would cost too much: the instant it got to. The next
+    /// page goes on from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reached: Option<Time>,
 }
 
 /// Attempts that did not complete, oldest first.
@@ -215,9 +246,9 @@ pub(crate) struct OneAttempt {
     pub(crate) outcome: Cow<'static, str>,
     pub(crate) error: Option<String>,
     pub(crate) exit_code: Option<i32>,
-    /// The end of its standard output.
+    /// The last 16 KiB of its standard output.
     pub(crate) stdout: Option<String>,
-    /// The end of its standard error.
+    /// The last 16 KiB of its standard error.
     pub(crate) stderr: Option<String>,
     /// Whether a text was cut.
     pub(crate) truncated: bool,
@@ -248,14 +279,14 @@ impl OneAttempt {
     }
 }
 
-/// Why a job is where it is.
+/// Why a job is in its state.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Explained {
     pub(crate) id: u64,
     pub(crate) state: Cow<'static, str>,
     /// Every reason that holds.
     pub(crate) reasons: Vec<Reason>,
-    /// When something can next change by itself.
+    /// When the state can next change by itself.
     pub(crate) next_change_at: Option<Time>,
 }
 
@@ -264,7 +295,7 @@ pub(crate) struct Reason {
     /// A stable name: `ready`, `delayed`, `queue_paused`, `no_worker`, `concurrency_full`,
     /// `behind`, `leased`, `done`, `failed` or `cancelled`.
     pub(crate) code: Cow<'static, str>,
-    /// The same for people.
+    /// The reason as a sentence.
     pub(crate) detail: String,
 }
 

@@ -1,4 +1,4 @@
-//! A job as clients send it, alone or in a batch, and what they hear.
+//! A job as clients send it, alone or in a batch, and the answers.
 
 use std::borrow::Cow;
 
@@ -24,60 +24,60 @@ pub(crate) struct NewJob<'a> {
     #[serde(borrow)]
     #[schemars(with = "Option<serde_json::Value>")]
     payload: Option<&'a RawValue>,
-    /// What to run: a letter or digit, then up to 127 of letters, digits and `._:-`.
+    /// What to run; a letter or digit, then up to 127 letters, digits and `._:-`.
     #[schemars(regex(pattern = NAME))]
     pub(crate) kind: Option<String>,
     /// The same as `kind`.
     #[serde(rename = "type")]
     #[schemars(regex(pattern = NAME))]
     kind_too: Option<String>,
-    /// The queue to stand in.
+    /// Queue of the job.
     #[schemars(regex(pattern = NAME))]
     queue: Option<String>,
-    /// Higher runs first.
+    /// Priority; higher runs first.
     #[schemars(range(min = -1_000, max = 1_000))]
     priority: Option<i64>,
-    /// How often to run it again after a failure.
+    /// Maximum number of retries.
     #[schemars(range(min = 0, max = 1_000))]
     max_retries: Option<i64>,
-    /// When to run it, at most ten years ahead; at once if it has passed.
+    /// Time at which it is due, at most ten years ahead; now if it has passed.
     #[schemars(extend("format" = "date-time"))]
     run_at: Option<String>,
-    /// How long after it was stored to run it.
+    /// Delay until it is due.
     #[schemars(range(min = 0, max = 315_619_200_000_i64))]
     delay_ms: Option<i64>,
-    /// The client's own name for this request: repeated with it, it gives one job.
+    /// Idempotency key: the same request with the same key returns the first job.
     #[schemars(length(min = 1, max = 255), regex(pattern = r"^[!-~]+$"))]
     idempotency_key: Option<String>,
-    /// How long one attempt may run.
+    /// Timeout of an attempt.
     #[schemars(range(min = 1, max = 604_800_000))]
     timeout_ms: Option<i64>,
-    /// How long its lease lasts without a heartbeat.
+    /// Visibility timeout: length of its lease without heartbeats.
     #[schemars(range(min = 1_000, max = 43_200_000))]
     visibility_timeout_ms: Option<i64>,
-    /// How long to wait between attempts.
+    /// Retry policy; that of the queue if absent.
     retry: Option<NewRetry>,
 }
 
 /// The names that kinds and queues may have.
 pub(crate) const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$";
 
-/// How long to wait between attempts. What is absent is as by default.
+/// Retry policy. Absent fields have their defaults.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewRetry {
-    /// How the wait grows; `exponential` if absent.
+    /// Backoff strategy; `exponential` if absent.
     strategy: Option<NewStrategy>,
-    /// The wait after the first failure; 1000 if absent.
+    /// Backoff after the first failure; 1000 if absent.
     #[schemars(range(min = 0, max = 31_536_000_000_i64))]
     initial_ms: Option<i64>,
-    /// What an exponential wait is multiplied by each time, 1 to 100; 2 if absent.
+    /// Factor of exponential backoff, 1 to 100; 2 if absent.
     #[schemars(range(min = 1, max = 100))]
     factor: Option<f64>,
-    /// The longest wait; 3600000 if absent.
+    /// Maximum backoff; 3600000 if absent.
     #[schemars(range(min = 0, max = 31_536_000_000_i64))]
     cap_ms: Option<i64>,
-    /// The part of the wait by which it is spread to either side, 0 to 1; 0.25 if absent.
+    /// Jitter as a fraction of the backoff, 0 to 1; 0.25 if absent.
     #[schemars(range(min = 0, max = 1))]
     jitter: Option<f64>,
 }
@@ -227,7 +227,7 @@ pub(crate) struct Enqueued {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Batch<'a> {
-    /// Up to 10 000. Each has its own answer: a bad one does not spoil the others.
+    /// Up to 10 000. Each has its own answer: one invalid job does not affect the others.
     #[serde(borrow)]
     #[schemars(with = "Vec<NewJob<'a>>")]
     pub(crate) jobs: Vec<&'a RawValue>,
@@ -242,9 +242,9 @@ pub(crate) struct BatchAnswer {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum BatchResult {
-    /// It is stored.
+    /// The job is stored.
     Stored { id: u64, duplicate: bool },
-    /// It is not.
+    /// The job was refused.
     Refused { error: Document },
 }
 

@@ -15,7 +15,7 @@ use crate::http::limits::JSON_DEPTH;
 /// Reads a body. Unknown, doubled and ill-typed fields are refused by name.
 pub(crate) fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     refuse_list(body, || "send an object, not a list".into())?;
-    // To remember the way to each value costs more than to read it: only what is wrong is read so.
+    // Tracking the path of each value costs more than reading it: only a refused body is read so.
     serde_json::from_slice(body).or_else(|_| explained(body))
 }
 

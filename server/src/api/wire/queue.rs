@@ -13,7 +13,7 @@ use super::parse::Faults;
 use super::status::{Counts, Rates};
 use crate::api::problem::Problem;
 
-/// Every queue.
+/// All queues of the store.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct QueueList {
     pub(crate) queues: Vec<Queue>,
@@ -23,10 +23,12 @@ pub(crate) struct QueueList {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Queue {
     pub(crate) name: String,
-    /// Whether nothing of it may start.
+    /// Whether it is paused.
     pub(crate) paused: bool,
     pub(crate) counts: Counts,
-    /// For how long the longest-waiting due job has been due.
+    /// Number of queued and scheduled jobs that wait for another attempt.
+    pub(crate) retrying: u64,
+    /// Age of the oldest due job.
     pub(crate) oldest_ready_age_ms: Option<u64>,
     pub(crate) rates: Rates,
     pub(crate) settings: Shown,
@@ -57,7 +59,7 @@ impl QueueDetail {
     }
 }
 
-/// What is set; `null` means the default.
+/// Settings of the queue; `null` means the default.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "QueueSettings")]
 pub(crate) struct Shown {
@@ -69,35 +71,41 @@ pub(crate) struct Shown {
     pub(crate) retry: Option<Retry>,
 }
 
-impl Queue {
-    pub(crate) fn of(row: &QueueRow, oldest: Option<Wall>, rates: Rates, now: Wall) -> Self {
-        let counts = row.total();
-        let settings = &row.queue.settings;
+impl Shown {
+    pub(crate) fn of(settings: &QueueSettings) -> Self {
         Self {
-            name: row.queue.name.as_str().into(),
-            paused: row.queue.paused,
-            counts: Counts::of(&counts),
-            oldest_ready_age_ms: oldest.map(|oldest| now.since(oldest).get()),
-            rates,
-            settings: Shown {
-                max_queued: settings.max_queued.map(MaxQueued::get),
-                concurrency: settings.concurrency.map(MaxRunning::get),
-                visibility_timeout_ms: settings.visibility_timeout.map(LeaseLength::get),
-                max_retries: settings.max_retries.map(MaxRetries::get),
-                timeout_ms: settings.timeout.map(JobTimeout::get),
-                retry: settings.retry.as_ref().map(Retry::of),
-            },
+            max_queued: settings.max_queued.map(MaxQueued::get),
+            concurrency: settings.concurrency.map(MaxRunning::get),
+            visibility_timeout_ms: settings.visibility_timeout.map(LeaseLength::get),
+            max_retries: settings.max_retries.map(MaxRetries::get),
+            timeout_ms: settings.timeout.map(JobTimeout::get),
+            retry: settings.retry.as_ref().map(Retry::of),
         }
     }
 }
 
-/// What became of a queue that is to be deleted.
+impl Queue {
+    pub(crate) fn of(row: &QueueRow, oldest: Option<Wall>, rates: Rates, now: Wall) -> Self {
+        let counts = row.total();
+        Self {
+            name: row.queue.name.as_str().into(),
+            paused: row.queue.is_paused(),
+            counts: Counts::of(&counts),
+            retrying: counts.retrying(),
+            oldest_ready_age_ms: oldest.map(|oldest| now.since(oldest).get()),
+            rates,
+            settings: Shown::of(&row.queue.settings),
+        }
+    }
+}
+
+/// Progress of the deletion of a queue.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct QueueDeleted {
     pub(crate) name: String,
-    /// Whether the queue is gone. If not, there are more jobs: ask again.
+    /// Whether the queue is deleted. If not, it has more jobs: repeat the request.
     pub(crate) deleted: bool,
-    /// The jobs that were deleted with it, by where they were.
+    /// Number of deleted jobs, by state.
     pub(crate) jobs: Counts,
 }
 
@@ -112,22 +120,22 @@ impl QueueDeleted {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewQueueSettings")]
 pub(crate) struct Settings {
-    /// How many jobs may wait, scheduled ones included.
+    /// Maximum number of queued jobs, scheduled ones included.
     #[schemars(range(min = 1, max = 1_000_000_000_000_i64))]
     max_queued: Option<i64>,
-    /// How many jobs may run at once, over all workers.
+    /// Maximum number of running jobs, over all workers.
     #[schemars(range(min = 1, max = 1_000_000))]
     concurrency: Option<i64>,
-    /// The visibility timeout of jobs that do not say.
+    /// Visibility timeout of jobs that do not set it.
     #[schemars(range(min = 1_000, max = 43_200_000))]
     visibility_timeout_ms: Option<i64>,
-    /// The retries of jobs that do not say.
+    /// `max_retries` of jobs that do not set it.
     #[schemars(range(min = 0, max = 1_000))]
     max_retries: Option<i64>,
-    /// The timeout of jobs that do not say.
+    /// Timeout of jobs that do not set it.
     #[schemars(range(min = 1, max = 604_800_000))]
     timeout_ms: Option<i64>,
-    /// The retry policy of jobs that do not say.
+    /// Retry policy of jobs that do not set it.
     retry: Option<NewRetry>,
 }
 

@@ -1,17 +1,17 @@
-//! What remote workers send and hear: polls, verdicts, heartbeats. And replays of dead letters.
+//! What remote workers send and receive: polls, verdicts, heartbeats. And replays of dead letters.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use windlass_core::limits::OUTPUT_BYTES;
 use windlass_core::machine::{self, Run};
-use windlass_core::store::{self, DeadFilter, JobDetail, Settle, Worker, WorkerKind};
+use windlass_core::store::{self, DeadFilter, Settle, Worker, WorkerKind};
 use windlass_core::{
     self as core, Delay, Demand, Excerpt, Failure, JobId, Kind, Kinds, LeaseToken, Millis,
     QueueName, Queues, Verdict, WorkerId,
 };
 
-use super::job::Job;
+use super::job::{Job, Notes};
 use super::new_job::lease_length;
 use super::parse::{Faults, token};
 use super::time::Time;
@@ -25,21 +25,21 @@ const TOKEN: &str = r"^[1-9][0-9]{0,17}\.(0|[1-9][0-9]{0,17})$";
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Poll {
-    /// Who asks: unique per boot of the worker.
+    /// Name of the worker, unique per start of its process.
     #[schemars(regex(pattern = super::new_job::NAME))]
     worker: String,
     /// The queues to take jobs from; `["default"]` if absent, `["*"]` for all of them.
     queues: Option<Vec<String>>,
     /// The kinds it can run; if absent, every kind but the built-in ones.
     kinds: Option<Vec<String>>,
-    /// How many jobs it takes at most; 1 if absent. Fewer come when their payloads would exceed
+    /// Maximum number of jobs to claim; 1 if absent. Fewer come when their payloads would exceed
     /// 32 MiB.
     #[schemars(range(min = 1, max = 1_000))]
     max: Option<i64>,
-    /// How long to wait for a job; 0 if absent, and never more than 30 000.
+    /// Maximum time to wait for a job; 0 if absent, at most 30 000.
     #[schemars(range(min = 0))]
     wait_ms: Option<i64>,
-    /// The length of the leases, if not each job's own.
+    /// Length of the leases; that of each job if absent.
     #[schemars(range(min = 1_000, max = 43_200_000))]
     visibility_timeout_ms: Option<i64>,
 }
@@ -55,7 +55,7 @@ impl Poll {
             Some(names) => Queues::only(list(&mut faults, "/queues", names, QueueName::new)),
         };
         let kinds = match &self.kinds {
-            None => crate::kinds::others(),
+            None => crate::kinds::remote_kinds(),
             Some(names) => Kinds::only(list(&mut faults, "/kinds", names, Kind::new)),
         };
         let max = self.max.unwrap_or(1);
@@ -90,7 +90,7 @@ fn list<T>(
     names.iter().enumerate().filter_map(check).collect()
 }
 
-/// The jobs a poll got; none if nothing came in time.
+/// The claimed jobs; empty if none came in time.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Claims {
     pub(crate) jobs: Vec<LeasedJob>,
@@ -105,8 +105,8 @@ pub(crate) struct LeasedJob {
 }
 
 impl LeasedJob {
-    /// `before` is what is stored of a job that was claimed before.
-    pub(crate) fn of(run: Run, before: Option<&JobDetail>) -> Self {
+    /// `before` is what is stored of the earlier attempts of a job.
+    pub(crate) fn of(run: Run, before: Option<&Notes>) -> Self {
         let until = run.job.lease().map_or(run.job.updated_at, |lease| lease.until);
         let lease = Lease::of(run.job.token(), until);
         let job = Job::bare(&run.job, run.payload);
@@ -118,9 +118,9 @@ impl LeasedJob {
 /// The right to run a job.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 struct Lease {
-    /// To be sent back with every report.
+    /// The lease token, to be sent with every report.
     token: String,
-    /// When it ends without a heartbeat.
+    /// End of the lease unless a heartbeat extends it.
     until: Time,
 }
 
@@ -130,7 +130,7 @@ impl Lease {
     }
 }
 
-/// A heartbeat was heard.
+/// The heartbeat was recorded.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct LeaseExtended {
     lease: Lease,
@@ -145,11 +145,11 @@ impl LeaseExtended {
 /// A verdict was recorded.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Settled {
-    /// Where the job went.
+    /// State of the job now.
     pub(crate) state: &'static str,
 }
 
-/// The job ran well.
+/// The job completed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Complete<'a> {
@@ -183,7 +183,7 @@ pub(crate) struct Fail {
     error: String,
     /// Whether another attempt may help; `true` if absent.
     retryable: Option<bool>,
-    /// When to try again, instead of by the retry policy of the job.
+    /// Delay of the next attempt, instead of the one by the retry policy of the job.
     #[schemars(range(min = 0, max = 315_619_200_000_i64))]
     retry_in_ms: Option<i64>,
     /// The exit code of what the worker ran.
@@ -224,17 +224,17 @@ fn output(text: Option<&str>) -> Option<Excerpt> {
     text.map(|text| Excerpt::tail(text, OUTPUT_BYTES))
 }
 
-/// The worker is still at it.
+/// Extends a lease.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Heartbeat<'a> {
     /// The token of the lease, as the poll gave it.
     #[schemars(regex(pattern = TOKEN))]
     token: String,
-    /// A new length for the lease, from now on.
+    /// Length of the lease from now on.
     #[schemars(range(min = 1_000, max = 43_200_000))]
     extend_ms: Option<i64>,
-    /// Any JSON about how far it is.
+    /// Progress of the job, any JSON.
     #[serde(borrow)]
     #[schemars(with = "Option<serde_json::Value>")]
     progress: Option<&'a RawValue>,
@@ -259,7 +259,7 @@ fn extension(faults: &mut Faults, given: Option<i64>) -> Option<core::LeaseLengt
     })
 }
 
-/// The worker gives the job back; the attempt is not charged.
+/// Release a job: it is queued again, and the attempt is not charged.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Release {
@@ -274,14 +274,14 @@ impl Release {
     }
 }
 
-/// The worker puts the job off; the attempt is not charged.
+/// Snooze a job: it is queued again after a delay, and the attempt is not charged.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Snooze {
     /// The token of the lease, as the poll gave it.
     #[schemars(regex(pattern = TOKEN))]
     token: String,
-    /// For how long.
+    /// Delay until it is due again.
     #[schemars(range(min = 0, max = 315_619_200_000_i64))]
     delay_ms: i64,
 }
@@ -319,7 +319,7 @@ pub(crate) struct Report<'a> {
     /// The token of the lease, as the poll gave it.
     #[schemars(regex(pattern = TOKEN))]
     token: String,
-    verdict: Said,
+    verdict: VerdictName,
     /// For `complete`: any JSON, kept with the job.
     #[serde(borrow)]
     #[schemars(with = "Option<serde_json::Value>")]
@@ -328,7 +328,7 @@ pub(crate) struct Report<'a> {
     error: Option<String>,
     /// For `fail`: whether another attempt may help; `true` if absent.
     retryable: Option<bool>,
-    /// For `fail`: when to try again, instead of by the retry policy of the job.
+    /// For `fail`: delay of the next attempt, instead of the one by the retry policy.
     #[schemars(range(min = 0, max = 315_619_200_000_i64))]
     retry_in_ms: Option<i64>,
     /// For `fail`: the exit code of what the worker ran.
@@ -337,13 +337,13 @@ pub(crate) struct Report<'a> {
     stdout: Option<String>,
     /// For `fail`: its standard error; the last 16 KiB are kept.
     stderr: Option<String>,
-    /// For `snooze`: for how long.
+    /// For `snooze`: the delay.
     #[schemars(range(min = 0, max = 315_619_200_000_i64))]
     delay_ms: Option<i64>,
-    /// For `heartbeat`: a new length for the lease, from now on.
+    /// For `heartbeat`: length of the lease from now on.
     #[schemars(range(min = 1_000, max = 43_200_000))]
     extend_ms: Option<i64>,
-    /// For `heartbeat`: any JSON about how far it is.
+    /// For `heartbeat`: progress of the job, any JSON.
     #[serde(borrow)]
     #[schemars(with = "Option<serde_json::Value>")]
     progress: Option<&'a RawValue>,
@@ -359,7 +359,7 @@ pub(crate) enum Reported {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "Verdict")]
-enum Said {
+enum VerdictName {
     Complete,
     Fail,
     Release,
@@ -373,7 +373,7 @@ impl Report<'_> {
         self.check_fields(&mut faults);
         let token = faults.check("/token", self.token.parse::<LeaseToken>());
         let missing = || Problem::field("/token", "is missing");
-        if self.verdict == Said::Heartbeat {
+        if self.verdict == VerdictName::Heartbeat {
             let extend = extension(&mut faults, self.extend_ms);
             let progress = faults.raw("/progress", self.progress);
             faults.refuse()?;
@@ -388,16 +388,16 @@ impl Report<'_> {
     /// Finds fields that belong to another verdict.
     fn check_fields(&self, faults: &mut Faults) {
         for (field, given, verdict) in [
-            ("result", self.result.is_some(), Said::Complete),
-            ("error", self.error.is_some(), Said::Fail),
-            ("retryable", self.retryable.is_some(), Said::Fail),
-            ("retry_in_ms", self.retry_in_ms.is_some(), Said::Fail),
-            ("exit_code", self.exit_code.is_some(), Said::Fail),
-            ("stdout", self.stdout.is_some(), Said::Fail),
-            ("stderr", self.stderr.is_some(), Said::Fail),
-            ("delay_ms", self.delay_ms.is_some(), Said::Snooze),
-            ("extend_ms", self.extend_ms.is_some(), Said::Heartbeat),
-            ("progress", self.progress.is_some(), Said::Heartbeat),
+            ("result", self.result.is_some(), VerdictName::Complete),
+            ("error", self.error.is_some(), VerdictName::Fail),
+            ("retryable", self.retryable.is_some(), VerdictName::Fail),
+            ("retry_in_ms", self.retry_in_ms.is_some(), VerdictName::Fail),
+            ("exit_code", self.exit_code.is_some(), VerdictName::Fail),
+            ("stdout", self.stdout.is_some(), VerdictName::Fail),
+            ("stderr", self.stderr.is_some(), VerdictName::Fail),
+            ("delay_ms", self.delay_ms.is_some(), VerdictName::Snooze),
+            ("extend_ms", self.extend_ms.is_some(), VerdictName::Heartbeat),
+            ("progress", self.progress.is_some(), VerdictName::Heartbeat),
         ] {
             if given && self.verdict != verdict {
                 faults.add(&format!("/{field}"), "does not belong to this verdict; leave it out");
@@ -407,8 +407,10 @@ impl Report<'_> {
 
     fn verdict(&self, faults: &mut Faults) -> Result<Verdict, Problem> {
         Ok(match self.verdict {
-            Said::Complete => Verdict::Complete { result: faults.raw("/result", self.result) },
-            Said::Fail => {
+            VerdictName::Complete => {
+                Verdict::Complete { result: faults.raw("/result", self.result) }
+            }
+            VerdictName::Fail => {
                 let error = faults.check("/error", self.error.as_deref().ok_or("is missing"));
                 Verdict::Fail(Box::new(Failure {
                     retryable: self.retryable.unwrap_or(true),
@@ -419,8 +421,8 @@ impl Report<'_> {
                     ..Failure::new(error.unwrap_or_default())
                 }))
             }
-            Said::Release | Said::Heartbeat => Verdict::Release,
-            Said::Snooze => {
+            VerdictName::Release | VerdictName::Heartbeat => Verdict::Release,
+            VerdictName::Snooze => {
                 let delay = faults.check("/delay_ms", self.delay_ms.ok_or("is missing"));
                 snoozed(delay.unwrap_or_default())?
             }
@@ -441,7 +443,7 @@ pub(crate) enum ReportResult {
     Recorded { state: &'static str },
     /// A lease was extended.
     Extended(LeaseExtended),
-    /// It was not.
+    /// The request was refused.
     Refused { error: Document },
 }
 
@@ -455,16 +457,18 @@ impl ReportResult {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Replay {
-    /// Those of this queue.
+    /// Only those of this queue.
     queue: Option<String>,
-    /// Those of this kind.
+    /// Only those of this kind.
     kind: Option<String>,
-    /// Those whose last error holds this text.
+    /// Only those of this error group.
+    group: Option<String>,
+    /// Only those whose last error contains this text.
     error_contains: Option<String>,
-    /// At most so many; 1000 if absent.
+    /// Maximum number; 1000 if absent.
     #[schemars(range(min = 1, max = 1_000))]
     limit: Option<i64>,
-    /// Go on behind this: `next` of the answer before.
+    /// Cursor: `next` of the previous answer.
     pub(crate) cursor: Option<String>,
 }
 
@@ -473,6 +477,7 @@ impl Replay {
         let mut faults = Faults::default();
         let queue = faults.maybe("/queue", self.queue.as_deref().map(QueueName::new));
         let kind = faults.maybe("/kind", self.kind.as_deref().map(Kind::new));
+        let group = faults.maybe("/group", self.group.as_deref().map(str::parse));
         let limit = match self.limit.map(usize::try_from) {
             None => REPLAYS,
             Some(Ok(limit)) if (1..=REPLAYS).contains(&limit) => limit,
@@ -483,30 +488,30 @@ impl Replay {
         };
         faults.refuse()?;
         let error_contains = self.error_contains.clone();
-        Ok((DeadFilter { queue, kind, error_contains }, limit))
+        Ok((DeadFilter { queue, kind, group, error_contains }, limit))
     }
 }
 
-/// How many dead letters run again.
+/// Number of replayed dead letters.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Replayed")]
 pub(crate) struct ReplayPage {
     pub(crate) replayed: usize,
-    /// Whether there may be more that fit.
+    /// Whether more may match.
     pub(crate) more: bool,
-    /// The cursor to go on with, if so.
+    /// Cursor of the next page, if more may match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
 }
 
-/// How many dead letters are gone.
+/// Number of deleted dead letters.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Purged")]
 pub(crate) struct PurgePage {
     pub(crate) purged: usize,
-    /// Whether there may be more that fit.
+    /// Whether more may match.
     pub(crate) more: bool,
-    /// The cursor to go on with, if so.
+    /// Cursor of the next page, if more may match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
 }

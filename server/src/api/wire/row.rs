@@ -43,6 +43,8 @@ pub(crate) struct JobRow {
     finished_at: Option<Time>,
     /// In a row, its first 300 characters.
     last_error: Option<String>,
+    /// The error group of a dead letter.
+    error_group: Option<String>,
     progress: Option<Raw>,
     /// The first 200 characters of the payload; only in a row.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +62,7 @@ impl JobRow {
         Self { last_error: error, payload_head, retry: None, ..Self::head_of(detail) }
     }
 
-    /// One job.
+    /// A single job.
     pub(crate) fn head_of(detail: &JobDetail) -> Self {
         let (job, lease) = (&detail.job, detail.job.lease());
         Self {
@@ -85,6 +87,7 @@ impl JobRow {
             started_at: job.started_at.map(Time),
             finished_at: job.finished_at().map(Time),
             last_error: detail.last_error.as_ref().map(|error| error.as_str().into()),
+            error_group: job.state.group().map(|group| group.to_string()),
             progress: detail.progress.clone().map(Raw),
             payload_head: None,
             payload_bytes: detail.payload.as_str().len(),
@@ -104,6 +107,20 @@ pub(crate) struct RowList {
     pub(crate) jobs: Vec<JobRow>,
     /// The cursor of the next page; `null` at the end.
     pub(crate) next: Option<String>,
+    /// Only of a search: number of jobs that were read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scanned: Option<usize>,
+    /// Only of a search that ended because it would cost too much: the instant it got to. The next
+    /// page goes on from there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reached: Option<Time>,
+}
+
+impl RowList {
+    /// A page of a list that seeks all it is asked for.
+    pub(crate) fn page(jobs: Vec<JobRow>, next: Option<String>) -> Self {
+        Self { jobs, next, scanned: None, reached: None }
+    }
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::api::problem::Problem;
 use crate::settings::{self, Levels, TABLE, Value};
 
-/// Every setting.
+/// All settings, in the order of their table.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SettingList {
     pub(crate) settings: Vec<Setting>,
-    /// What the store keeps that this version cannot use.
+    /// Settings in the store that this version cannot use.
     pub(crate) ignored: Vec<Ignored>,
 }
 
@@ -30,7 +30,7 @@ impl SettingList {
     }
 }
 
-/// A setting as it holds for the process that answers.
+/// A setting and its value in the process that answers.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Setting {
     pub(crate) name: Cow<'static, str>,
@@ -38,12 +38,12 @@ pub(crate) struct Setting {
     /// `flag`, `environment`, `store` or `default`.
     pub(crate) origin: Cow<'static, str>,
     pub(crate) default: String,
-    /// What the store keeps, also where a flag or the environment wins over it.
+    /// Value in the store, even if a flag or the environment overrides it.
     pub(crate) stored: Option<String>,
     /// `integer`, `duration`, `decimal` or `choice`.
     #[serde(rename = "type")]
     pub(crate) kind: Cow<'static, str>,
-    /// What is allowed.
+    /// Allowed values, as text.
     pub(crate) allowed: String,
     /// The environment variable that sets it.
     pub(crate) environment: String,
@@ -67,7 +67,7 @@ impl Setting {
     }
 }
 
-/// Something kept in the store that is not used.
+/// A setting in the store that is not used.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IgnoredSetting")]
 pub(crate) struct Ignored {

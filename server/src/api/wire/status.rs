@@ -8,7 +8,7 @@ use windlass_core::{Counts as Counters, Figures, Millis, View};
 
 use super::time::Time;
 
-/// How many jobs stand where. `queued` are due, `scheduled` are not yet.
+/// Number of jobs by state. `queued` are due, `scheduled` are not yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Counts {
     pub(crate) queued: u64,
@@ -49,7 +49,7 @@ impl Counts {
     }
 
     /// As a sentence has it: `3 jobs (1 queued, 2 done)`.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let some = self.by_name().into_iter().filter(|(_, count)| *count > 0);
         let some: Vec<String> = some.map(|(name, count)| format!("{count} {name}")).collect();
         let jobs = if self.all() == 1 { "job" } else { "jobs" };
@@ -75,7 +75,7 @@ impl Counts {
     }
 }
 
-/// One screen about a store and whoever answers for it. No job is looked at.
+/// A store and the server that answers for it. Reads no rows of jobs.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Status {
     pub(crate) version: Cow<'static, str>,
@@ -84,31 +84,33 @@ pub(crate) struct Status {
     pub(crate) health: String,
     /// Jobs over all queues.
     pub(crate) counts: Counts,
-    /// For how long the longest-waiting due job has been due.
+    /// Number of queued and scheduled jobs that wait for another attempt.
+    pub(crate) retrying: u64,
+    /// Age of the oldest due job.
     pub(crate) oldest_ready_age_ms: Option<u64>,
     /// When the next scheduled job falls due.
     pub(crate) next_due: Option<Time>,
     pub(crate) queues: QueueSums,
     pub(crate) workers: WorkerSums,
-    /// What happened in the last minute, whoever ran it.
+    /// Rates of the last minute, over all servers and workers.
     pub(crate) rates: Rates,
     pub(crate) store: StoreSize,
 }
 
-/// Queues in sum.
+/// Number of queues, and those that are paused.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct QueueSums {
     pub(crate) total: usize,
     pub(crate) paused: Vec<String>,
 }
 
-/// Workers in sum.
+/// Number of workers, by whether they are alive.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct WorkerSums {
     pub(crate) alive: usize,
-    /// Not heard of lately.
+    /// Number without a recent heartbeat.
     pub(crate) stale: usize,
-    /// Jobs that those alive hold.
+    /// Jobs held by live workers.
     pub(crate) running: usize,
 }
 
@@ -116,7 +118,7 @@ pub(crate) struct WorkerSums {
 /// about a second late.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Rates {
-    /// Over how long.
+    /// Length of the time over which rates were measured.
     pub(crate) window_ms: u64,
     pub(crate) enqueued_per_s: f64,
     pub(crate) started_per_s: f64,
@@ -150,18 +152,22 @@ pub(crate) struct StoreSize {
 /// What a check of the store has found.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Checkup {
-    /// Whether nothing is wrong.
+    /// Whether no problems were found.
     pub(crate) ok: bool,
     pub(crate) jobs: u64,
     pub(crate) findings: Vec<String>,
-    /// How many further findings there are.
+    /// Number of findings beyond those listed.
     pub(crate) more: usize,
-    /// Whether every page of the file was looked at too.
+    /// What an operator should look at on the server of a store on PostgreSQL: who keeps dead rows,
+    /// rights that are missing, settings. It is not counted in `ok`.
+    #[serde(default)]
+    pub(crate) notices: Vec<String>,
+    /// Whether every page of the file was checked too.
     pub(crate) pages_checked: bool,
     pub(crate) took_ms: u64,
 }
 
 impl Checkup {
-    /// Findings, of which so many are shown.
+    /// Findings, of which at most this number are shown.
     pub(crate) const SHOWN: usize = 1_000;
 }

@@ -14,13 +14,16 @@ use super::time::Time;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// Every known worker.
+/// All workers that the store knows.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct WorkerList {
     pub(crate) workers: Vec<Worker>,
+    /// Cursor of the next page; `null` on the last one, and without `limit`.
+    #[serde(default)]
+    pub(crate) next: Option<String>,
 }
 
-/// A worker.
+/// A server, worker process, remote worker or program that runs jobs.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Worker {
     pub(crate) id: String,
@@ -30,20 +33,24 @@ pub(crate) struct Worker {
     pub(crate) kind: Cow<'static, str>,
     pub(crate) started_at: Time,
     pub(crate) last_heartbeat: Time,
-    /// Whether it was heard of lately.
+    /// Whether a heartbeat came recently.
     pub(crate) alive: bool,
-    /// Whether it is stopping: it was asked to, or drains. It takes no more jobs, and is listed
-    /// until what it runs has ended.
+    /// Whether it is stopping: it claims no more jobs, and is listed until its running jobs end.
     pub(crate) stopping: bool,
-    /// How many jobs it runs at once; of a remote one, how many it asked for.
+    /// Maximum number of jobs it runs at once; of a remote worker, the `max` of its poll.
     pub(crate) slots: usize,
     /// The queues it takes jobs from; null if from all.
     pub(crate) queues: Option<Vec<String>>,
     /// The kinds it runs; null if all, or all but some.
     pub(crate) kinds: Option<Vec<String>>,
-    /// The jobs it holds.
+    /// The jobs it runs, by id; at most 20.
     pub(crate) running: Vec<u64>,
+    /// Number of jobs that it runs.
+    pub(crate) running_total: usize,
 }
+
+/// Jobs that a worker is listed with.
+const RUNNING: usize = 20;
 
 impl Worker {
     pub(crate) fn of(row: &WorkerRow, now: Wall) -> Self {
@@ -67,7 +74,8 @@ impl Worker {
             slots: row.worker.slots,
             queues,
             kinds,
-            running: row.running.iter().map(|id| id.get()).collect(),
+            running: row.running.iter().take(RUNNING).map(|id| id.get()).collect(),
+            running_total: row.running.len(),
         }
     }
 
@@ -81,20 +89,20 @@ impl Worker {
     }
 }
 
-/// The server answers.
+/// Response of `GET /livez`.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Alive {
     pub(crate) alive: bool,
 }
 
-/// The server takes and stores work.
+/// Whether the server takes requests and stores jobs.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Ready {
     #[expect(clippy::struct_field_names, reason = "the contract names it so")]
     pub(crate) ready: bool,
     /// Whether new jobs are taken; false while the disk has too little space for them.
     pub(crate) enqueues: bool,
-    /// Why not, if so.
+    /// Why it is not ready, or does not take new jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) detail: Option<String>,
 }

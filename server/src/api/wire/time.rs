@@ -72,7 +72,7 @@ pub(crate) fn instant(text: &str) -> Result<Wall, String> {
     Ok(Wall::new(time.as_millisecond()))
 }
 
-/// The beginning of a text that somebody sent, for a message.
+/// The beginning of a client's text, for a message.
 fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -38,7 +38,8 @@ impl Http {
         let mut refusal = Vec::new();
         loop {
             let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx));
-            let frame = timeout(PIECE, frame).await.map_err(|_| broke(&"it went silent"))?;
+            let frame =
+                timeout(PIECE, frame).await.map_err(|_| broke(&"the connection stalled"))?;
             let Some(frame) = frame else { break };
             let Ok(piece) = frame.map_err(|error| broke(&error))?.into_data() else { continue };
             if status.is_success() {

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
-use windlass_store_postgres::OpenError::NotMigrated;
+use windlass_runtime_tokio::StartError;
 
 use crate::api::problem::FieldError;
 use crate::cli::out::{escaped, escaped_lines};
@@ -22,7 +22,7 @@ pub(crate) enum Failure {
     Problem(Problem),
     /// Something on this side.
     Here { exit: Exit, detail: String },
-    /// Nobody reads what is written: somebody has seen enough.
+    /// The reader of the output has closed it.
     PipeClosed,
 }
 
@@ -118,7 +118,7 @@ impl Failure {
     }
 
     /// Says it on standard error, and returns the exit code.
-    pub(crate) fn tell(&self, json: bool) -> ExitCode {
+    pub(crate) fn print(&self, json: bool) -> ExitCode {
         let Some(exit) = self.exit() else { return ExitCode::SUCCESS };
         let text = if json { self.document() } else { self.lines() };
         let _ = writeln!(std::io::stderr(), "{text}");
@@ -138,12 +138,12 @@ impl Failure {
         }
     }
 
-    /// What happened.
+    /// What failed, why, and what to do.
     pub(crate) fn detail(&self) -> &str {
         match self {
             Self::Problem(problem) => &problem.parts.detail,
             Self::Here { detail, .. } => detail,
-            Self::PipeClosed => "nobody reads the output",
+            Self::PipeClosed => "the output was closed",
         }
     }
 
@@ -178,10 +178,11 @@ impl From<&OpenError> for Failure {
                 "{error}; if it is a server, ask it: --server URL, like --server \
                  http://127.0.0.1:8080"
             )),
-            OpenError::Postgres(NotMigrated { url, found: 0, .. }) => Self::not_found(format!(
-                "there is no store {url}; `windlass migrate`, `windlass serve` or `windlass \
+            OpenError::NotMade { store } => Self::not_found(format!(
+                "there is no store {store}; `windlass migrate`, `windlass serve` or `windlass \
                  enqueue` makes it, --store names another"
             )),
+            OpenError::Start(StartError::Sealed(_)) => Self::here(Exit::Conflict, error),
             OpenError::Postgres(why) if why.is_denied() => Self::here(Exit::NotAllowed, error),
             OpenError::Postgres(why) if why.is_missing() => Self::here(Exit::NotFound, error),
             OpenError::Postgres(why) if why.is_unreachable() => {

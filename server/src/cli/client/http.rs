@@ -1,4 +1,4 @@
-//! A server, over one connection that is kept. It is opened with the first call, and opened anew
+//! A server, over one connection that is kept. It is opened with the first call, and reopened
 //! when the server has closed it.
 
 use std::path::Path;
@@ -27,10 +27,10 @@ use super::Failure;
 use super::verifier::{Verifier, what_to_change};
 use crate::http::body::Body;
 
-/// To reach the server.
-const CONNECT: Duration = Duration::from_secs(5);
-/// For an answer: longer than the longest wait that a request may ask for.
-const ANSWER: Duration = Duration::from_mins(1);
+/// Maximum time to connect, including TLS.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum time for a response: longer than the longest wait that a request may ask for.
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A server to ask.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Http {
     url: String,
     host: String,
     port: u16,
-    /// What stands before every path.
+    /// Prefix of every path.
     prefix: String,
     authority: HeaderValue,
     token: Option<HeaderValue>,
@@ -152,9 +152,9 @@ impl Http {
             let body = collect(response.into_body()).await;
             Ok((status, body.map_err(|error| self.lost(true, error))?))
         };
-        let seconds = ANSWER.as_secs();
+        let seconds = RESPONSE_TIMEOUT.as_secs();
         let late = || self.lost(true, format!("no answer came within {seconds} seconds"));
-        timeout(ANSWER, exchange).await.map_err(|_| late())?
+        timeout(RESPONSE_TIMEOUT, exchange).await.map_err(|_| late())?
     }
 
     pub(super) fn request(
@@ -164,7 +164,7 @@ impl Http {
         body: &Bytes,
     ) -> Result<Request<Body>, Failure> {
         let wrong = |error: &dyn std::fmt::Display| {
-            Failure::usage(format!("{path:?} cannot be asked for: {error}"))
+            Failure::usage(format!("cannot request {path:?}: {error}"))
         };
         let uri: Uri = format!("{}{path}", self.prefix).parse().map_err(|error| wrong(&error))?;
         let mut request = Request::new(Body::full(body.clone()));
@@ -195,9 +195,10 @@ impl Http {
                 }
             }
         };
-        let connected = timeout(CONNECT, connecting).await;
+        let connected = timeout(CONNECT_TIMEOUT, connecting).await;
         let connected = connected.unwrap_or_else(|_| {
-            Err(self.unreachable(&format!("no answer within {} seconds", CONNECT.as_secs())))
+            Err(self
+                .unreachable(&format!("no answer within {} seconds", CONNECT_TIMEOUT.as_secs())))
         });
         connected.map_err(|failure| Trouble { failure, sent: false })
     }
@@ -208,7 +209,7 @@ impl Http {
     {
         let hands = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = hands.map_err(|error| self.unreachable(&error))?;
-        // Its end is seen by whoever sends next.
+        // Its end is seen by the next request.
         tokio::spawn(async move { drop(connection.await) });
         Ok(sender)
     }

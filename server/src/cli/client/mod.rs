@@ -21,12 +21,11 @@ use direct::Direct;
 pub(crate) use failure::Failure;
 use http::Http;
 
-/// Who answers.
+/// Answers from a store opened by this process, or from a server.
 #[derive(Debug, Clone)]
 pub(crate) enum Client {
     /// The store, opened by this process: to read, until something is written.
     Direct(Arc<Direct>),
-    /// A server.
     Http(Arc<Http>),
 }
 
@@ -111,7 +110,7 @@ impl Client {
         Err(Failure::problem(status, body))
     }
 
-    /// Reads something.
+    /// A GET request; any status but success is a failure.
     pub(crate) async fn get(&self, path: &str) -> Result<Reply, Failure> {
         self.call(Method::GET, path, Bytes::new()).await
     }
@@ -136,7 +135,7 @@ impl Client {
         }
     }
 
-    /// Sends something.
+    /// A POST request with a JSON body; any status but success is a failure.
     pub(crate) async fn post(&self, path: &str, body: impl Into<Bytes>) -> Result<Reply, Failure> {
         self.call(Method::POST, path, body).await
     }

@@ -10,14 +10,14 @@ use crate::cli::Cli;
 use crate::cli::client::Failure;
 use crate::cli::out::Out;
 
-/// Print the completions of a shell.
+/// Print shell completions.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windlass completions bash > ~/.local/share/bash-completion/completions/windlass
   windlass completions fish > ~/.config/fish/completions/windlass.fish")]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// Shell to print completions for.
     shell: Shell,
 }
 

@@ -7,23 +7,23 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use windlass_store_file::{directory_of, hold, make_file, remove_leftovers, sync_directory};
 
 use super::Session;
 use crate::cli::client::Failure;
 use crate::cli::out::escaped;
+use crate::store::file::{directory_of, hold, make_file, remove_leftovers, sync_directory};
 
-/// Copy the store, as it is at one instant, to a file that does not exist yet.
+/// Copy the store, as of one instant, to a new file.
 ///
-/// Others may go on writing meanwhile. The copy is a store: open it with --store, or put it in the
-/// place of the first one with `windlass restore`.
+/// Servers and workers may write meanwhile. The copy is a store: open it with --store, or restore
+/// it with `windlass restore`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windlass backup windlass-$(date +%F).db
   windlass --server http://127.0.0.1:8080 backup copy.db")]
 pub(crate) struct BackupArgs {
-    /// Where the copy is to lie.
+    /// Path of the copy.
     file: PathBuf,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn create(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Gives a whole and synced copy its name, unless somebody else has taken it meanwhile. Returns
+/// Gives a whole and synced copy its name, unless another process has taken it meanwhile. Returns
 /// its size.
 fn named(part: &Path, file: &Path) -> Result<u64, Failure> {
     let failed = |error: std::io::Error| {

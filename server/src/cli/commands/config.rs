@@ -1,4 +1,4 @@
-//! `config`: settings, their values, and who says so.
+//! `config`: settings, their values, and their sources.
 
 use std::process::ExitCode;
 
@@ -11,10 +11,10 @@ use crate::api::wire::{Ignored, Setting, SettingList};
 use crate::cli::client::{Failure, segment};
 use crate::cli::out::{Column, Out, Table};
 
-/// Show and keep settings.
+/// List, get, set and unset settings.
 ///
-/// A flag wins over the environment, the environment over what the store keeps (`config set`), the
-/// store over the default. Servers and worker processes on the same store live by a change within
+/// A flag overrides the environment, the environment overrides the store (`config set`), the store
+/// overrides the default. Servers and worker processes on the same store apply a change within
 /// seconds.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -29,28 +29,28 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Every setting, its value, and where that comes from.
+    /// List every setting with its value and where that comes from.
     #[command(after_help = "Examples:\n  windlass config list --json")]
     List,
-    /// The value of one setting.
+    /// Print the value of a setting.
     #[command(after_help = "Examples:\n  windlass config get max_retries")]
     Get {
-        /// The setting, like `max_retries`.
+        /// Name of the setting, like `max_retries`.
         name: String,
     },
-    /// Keep a value in the store.
+    /// Set a value in the store.
     #[command(after_help = "Examples:\n  windlass config set keep_done 7d")]
     Set {
-        /// The setting, like `max_retries`.
+        /// Name of the setting, like `max_retries`.
         name: String,
-        /// Its value, like 5, 30s, 0.25 or off.
+        /// Value, like 5, 30s, 0.25 or off.
         #[arg(allow_hyphen_values = true)]
         value: String,
     },
-    /// Forget what the store keeps: the default holds again.
+    /// Remove a value from the store: the default applies again.
     #[command(after_help = "Examples:\n  windlass config unset keep_done")]
     Unset {
-        /// The setting, like `max_retries`.
+        /// Name of the setting, like `max_retries`.
         name: String,
     },
 }
@@ -88,11 +88,11 @@ pub(crate) async fn run(session: &mut Session, args: &ConfigArgs) -> Result<Exit
             if session.out.json {
                 session.out.answer(&reply.body)?;
             }
-            told(&session.out, &reply.json()?);
+            print_setting(&session.out, &reply.json()?);
         }
         Action::Unset { name } => {
             session.client.call(Method::DELETE, &path(name), "").await?;
-            session.out.say(&format!("the store does not keep {name} any more"));
+            session.out.say(&format!("removed {name} from the store"));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -107,22 +107,22 @@ fn list(out: &mut Out, settings: &SettingList) -> Result<(), Failure> {
     }
     out.table(&table)?;
     for Ignored { name, reason, .. } in &settings.ignored {
-        out.say(&format!("the store keeps {name}, which is not used: {reason}"));
+        out.say(&format!("ignored setting {name} in the store: {reason}"));
     }
     Ok(())
 }
 
-/// What became of a value that was kept: it may not be the one that holds.
-fn told(out: &Out, setting: &Setting) {
+/// Prints the new value, and what overrides it.
+fn print_setting(out: &Out, setting: &Setting) {
     let Setting { name, value, origin, stored, environment, .. } = setting;
     let kept = stored.as_deref().unwrap_or(value);
     match &**origin {
         "store" => out.say(&format!("{name} is {kept}")),
         "environment" => out.say(&format!(
-            "the store keeps {name} {kept}, but {environment} says {value} where you asked"
+            "{name} is set to {kept} in the store, but {environment}={value} overrides it here"
         )),
         _ => out.say(&format!(
-            "the store keeps {name} {kept}, but the {origin} says {value} where you asked"
+            "{name} is set to {kept} in the store, but the {origin} overrides it here with {value}"
         )),
     }
 }

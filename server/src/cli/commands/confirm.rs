@@ -4,14 +4,14 @@ use std::io::{BufRead, IsTerminal, Write};
 
 use crate::cli::client::Failure;
 
-/// Goes on if somebody says yes. Where nobody can be asked, it must have been said before.
+/// Asks for confirmation on a terminal. Without one, `--yes` must have been given.
 pub(crate) fn ask(question: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
-        let detail = format!("{question} Nobody can be asked here: say so with --yes");
+        let detail = format!("{question} There is no terminal to ask on; confirm with --yes");
         return Err(Failure::usage(detail));
     }
     let _ = write!(stderr, "{question} [y/N] ");

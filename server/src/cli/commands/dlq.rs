@@ -7,12 +7,14 @@ use http::Method;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::{Value, json};
 
+use super::bulk::{self, CanaryArgs, HowArgs};
+use super::bulk_filter::BulkFilter;
 use super::list::{self, PageArgs};
 use super::{Session, confirm, hints, jobs};
 use crate::api::wire::{PurgePage, ReplayPage};
 use crate::cli::client::{Failure, Reply};
 
-/// Look at the dead letters, run them again, or discard them.
+/// List dead letters, run them again, or delete them.
 #[derive(Debug, Args)]
 pub(crate) struct DlqArgs {
     #[command(subcommand)]
@@ -28,66 +30,78 @@ enum DlqCommand {
     Purge(PurgeArgs),
 }
 
-/// Run dead letters again: these, all, or those that match.
+const NARROWING: [&str; 5] = ["all", "queue", "kind", "group", "error_contains"];
+
+/// Run dead letters again: by id, by filter, or all.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windlass dlq retry 42 43
   windlass dlq retry --kind email --error-contains 'connection refused'
+  windlass dlq retry --queue mail --pace 50/s --canary 20 --max-failed 1
   windlass dlq retry --all")]
 struct RetryArgs {
-    /// These jobs.
-    #[arg(value_name = "ID", conflicts_with_all = ["all", "queue", "kind", "error_contains"])]
+    /// Ids of the jobs.
+    #[arg(value_name = "ID", conflicts_with_all = NARROWING,
+        conflicts_with_all = ["pace", "dry_run", "expect", "detach", "canary"])]
     ids: Vec<u64>,
-    /// Every dead letter, if nothing narrows it down.
+    /// Select all dead letters; with filters, all that match.
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     which: Which,
+    #[command(flatten)]
+    how: HowArgs,
+    #[command(flatten)]
+    canary: CanaryArgs,
 }
 
-/// Discard dead letters: all, or those that match.
+/// Delete dead letters: by filter, or all.
 ///
-/// It asks on a terminal, and needs --yes elsewhere.
+/// Asks for confirmation on a terminal; needs --yes elsewhere.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windlass dlq purge --queue mail --yes
   windlass dlq purge --all")]
 struct PurgeArgs {
-    /// Every dead letter, if nothing narrows it down.
+    /// Select all dead letters; with filters, all that match.
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     which: Which,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Which dead letters.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Which {
-    /// Those of this queue.
+    /// Only jobs of this queue.
     #[arg(long)]
     queue: Option<String>,
-    /// Those of this kind.
+    /// Only jobs of this kind.
     #[arg(long)]
     kind: Option<String>,
-    /// Those whose last error holds this text.
+    /// Only jobs of this error group, by its id.
+    #[arg(long, value_name = "ID")]
+    group: Option<String>,
+    /// Only jobs whose last error contains this text.
     #[arg(long, value_name = "TEXT")]
     error_contains: Option<String>,
 }
 
 impl Which {
     fn is_all(&self) -> bool {
-        self.queue.is_none() && self.kind.is_none() && self.error_contains.is_none()
+        let text = self.group.as_ref().or(self.error_contains.as_ref());
+        self.queue.is_none() && self.kind.is_none() && text.is_none()
     }
 
     fn body(&self, cursor: Option<&str>) -> Value {
         let given = [
             ("queue", self.queue.as_deref()),
             ("kind", self.kind.as_deref()),
+            ("group", self.group.as_deref()),
             ("error_contains", self.error_contains.as_deref()),
             ("cursor", cursor),
         ];
@@ -106,23 +120,34 @@ pub(crate) async fn run(session: &mut Session, args: &DlqArgs) -> Result<ExitCod
         DlqCommand::Retry(args) => {
             if args.which.is_all() && !args.all {
                 return Err(Failure::usage(
-                    "say which: ids, --all, --queue, --kind or \
+                    "name the dead letters: ids, --all, --queue, --kind, --group or \
                      --error-contains",
                 ));
             }
-            bulk(session, "/dlq/retry", &args.which, "replayed", replayed).await
+            if args.how.is_given() || args.canary.is_given() {
+                return ordered(session, args).await;
+            }
+            pages(session, "/dlq/retry", &args.which, "replayed", replayed).await
         }
         DlqCommand::Purge(args) => {
             if args.which.is_all() && !args.all {
-                let detail = "say which: --all, --queue, --kind or --error-contains";
+                let detail =
+                    "name the dead letters: --all, --queue, --kind, --group or --error-contains";
                 return Err(Failure::usage(detail));
             }
-            let which =
-                if args.which.is_all() { "every dead letter" } else { "those dead letters" };
-            confirm::ask(&format!("Discard {which} for good?"), args.yes)?;
-            bulk(session, "/dlq/purge", &args.which, "purged", purged).await
+            let which = if args.which.is_all() { "all" } else { "all matching" };
+            confirm::ask(&format!("Delete {which} dead letters?"), args.yes)?;
+            pages(session, "/dlq/purge", &args.which, "purged", purged).await
         }
     }
+}
+
+/// Retries as a bulk action, which has a pace and a canary.
+async fn ordered(session: &mut Session, args: &RetryArgs) -> Result<ExitCode, Failure> {
+    let Which { queue, kind, group, error_contains } = args.which.clone();
+    let state = Some("failed".into());
+    let filter = BulkFilter { state, queue, kind, group, error_contains, ..BulkFilter::default() };
+    bulk::start(session, "retry", &filter, &args.how, &args.canary).await
 }
 
 /// A page of dead letters that were replayed or purged: how many, and where the next starts if
@@ -140,7 +165,7 @@ fn purged(reply: &Reply) -> Result<Page, Failure> {
 }
 
 /// Asks for page after page until there is no more, and says how many there were.
-async fn bulk(
+async fn pages(
     session: &mut Session,
     path: &str,
     which: &Which,

@@ -13,23 +13,24 @@ use crate::cli::client::{Client, Failure, Store};
 use crate::cli::out::{Out, escaped, span};
 use crate::store::{BareStore, OpenError, StoreUrl};
 
-/// Check whether the store agrees with itself: counters, keys, indexes, pages.
+/// Check the store for inconsistencies: counters, keys, indexes, pages.
 ///
-/// It reads the whole store, and writes nothing. A SQLite store may be in use meanwhile. It exits
-/// with 1 if anything is wrong. With --server the server checks, and nothing is mended.
+/// Reads the whole store and writes nothing. A SQLite store may be in use meanwhile. Exits with 1
+/// if there are problems. On PostgreSQL it also reports problems of the server: transactions that
+/// keep dead rows, missing rights, settings. With --server the server checks, and nothing is
+/// repaired.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windlass doctor
   windlass doctor --repair")]
 pub(crate) struct DoctorArgs {
-    /// Make counters, keys and indexes anew from the jobs, and remove what belongs to no job. No
-    /// job is touched. It works on the store itself.
+    /// Rebuild counters, keys and indexes from the jobs, and remove what belongs to no job. Jobs
+    /// are not changed. Works on the store itself.
     #[arg(long)]
     repair: bool,
 }
 
-/// What a check has found, as it comes over HTTP.
 /// Runs it. A repair works on the bare store, which nothing else in this process uses.
 pub(crate) async fn run(
     target: &Target,
@@ -41,7 +42,7 @@ pub(crate) async fn run(
         if target.server.is_some() {
             return Err(Failure::usage(
                 "--repair works on the store itself: give --store instead of --server, on the \
-                 machine where it lies",
+                 machine that has the file",
             ));
         }
         repair(&target.store, &out)?.into()
@@ -56,24 +57,30 @@ pub(crate) async fn run(
     if out.json {
         out.answer(&body)?;
     } else {
-        tell(&mut out, &found)?;
+        print(&mut out, &found)?;
     }
     out.flush()?;
     Ok(if found.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(out: &mut Out, found: &Checkup) -> Result<(), Failure> {
+fn print(out: &mut Out, found: &Checkup) -> Result<(), Failure> {
     for finding in &found.findings {
-        out.line(&format!("wrong    {}", escaped(finding)))?;
+        out.line(&format!("problem  {}", escaped(finding)))?;
     }
     if found.more > 0 {
-        out.line(&format!("wrong    and {} more", found.more))?;
+        out.line(&format!("problem  and {} more", found.more))?;
+    }
+    for notice in &found.notices {
+        out.line(&format!("notice   {}", escaped(notice)))?;
     }
     let pages = if found.pages_checked { ", every page" } else { ", not its pages" };
     out.line(&format!("checked  {} jobs{pages} in {}", found.jobs, span(found.took_ms)))?;
-    out.line(&format!("result   {}", if found.ok { "all is well" } else { "something is wrong" }))?;
+    out.line(&format!(
+        "result   {}",
+        if found.ok { "no problems found" } else { "problems found" }
+    ))?;
     if !found.ok {
-        out.say("make a backup, then mend what can be made anew: windlass doctor --repair");
+        out.say("make a backup, then rebuild derived data: windlass doctor --repair");
     }
     Ok(())
 }
@@ -84,7 +91,7 @@ fn repair(url: &StoreUrl, out: &Out) -> Result<Vec<u8>, Failure> {
     let mut found = store.verify().map_err(|error| unreadable(&error))?;
     if !found.is_empty() {
         for finding in found.iter().take(Checkup::SHOWN) {
-            out.say(&format!("mended: {finding}"));
+            out.say(&format!("repaired: {finding}"));
         }
         store
             .repair()
@@ -96,6 +103,7 @@ fn repair(url: &StoreUrl, out: &Out) -> Result<Vec<u8>, Failure> {
         jobs: store.jobs().map_err(|error| unreadable(&error))?,
         findings: found.iter().take(Checkup::SHOWN).map(ToString::to_string).collect(),
         more: found.len().saturating_sub(Checkup::SHOWN),
+        notices: Vec::new(),
         pages_checked: url.file().is_some(),
         took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     };

@@ -1,4 +1,4 @@
-//! Near misses: what somebody may have meant.
+//! Suggestions for names that almost match.
 
 use super::Session;
 use crate::api::wire::QueueList;

@@ -10,13 +10,13 @@ use crate::api::wire::Explained;
 use crate::cli::client::Failure;
 use crate::cli::out::{age, escaped};
 
-/// Do not run these jobs, or stop them.
+/// Cancel queued or running jobs.
 ///
-/// A worker that runs one learns it with its next heartbeat.
+/// A running job is stopped within a second. The next heartbeat of a remote worker is refused.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  windlass cancel 42\n  windlass cancel 42 43 44")]
 pub(crate) struct CancelArgs {
-    /// The jobs.
+    /// Ids of the jobs.
     #[arg(required = true, value_name = "ID")]
     ids: Vec<u64>,
 }
@@ -25,30 +25,30 @@ pub(crate) struct CancelArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  windlass retry 42\n  windlass dlq retry --queue mail")]
 pub(crate) struct RetryArgs {
-    /// The jobs.
+    /// Ids of the jobs.
     #[arg(required = true, value_name = "ID")]
     ids: Vec<u64>,
 }
 
-/// Forget finished jobs.
+/// Delete finished jobs.
 ///
-/// It asks on a terminal, and needs --yes elsewhere.
+/// Asks for confirmation on a terminal; needs --yes elsewhere.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  windlass delete 42\n  windlass delete 42 43 --yes")]
 pub(crate) struct DeleteArgs {
-    /// The jobs.
+    /// Ids of the jobs.
     #[arg(required = true, value_name = "ID")]
     ids: Vec<u64>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Say why a job is where it is, and when something can next change.
+/// Show why a job is in its state, and when that can next change.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  windlass explain 42\n  windlass explain 42 --json")]
 pub(crate) struct ExplainArgs {
-    /// The job.
+    /// Id of the job.
     id: u64,
 }
 
@@ -65,12 +65,12 @@ pub(crate) async fn delete(session: &mut Session, args: &DeleteArgs) -> Result<E
         [id] => format!("job {id}"),
         ids => format!("{} jobs", ids.len()),
     };
-    confirm::ask(&format!("Forget {what} for good?"), args.yes)?;
+    confirm::ask(&format!("Delete {what}?"), args.yes)?;
     each(session, &args.ids, Method::DELETE, |id| format!("/jobs/{id}"), "deleted").await
 }
 
-/// Asks the same for each job. One that is refused does not keep the others; the exit code is that
-/// of the first.
+/// Sends the same request for each job. A refused one does not stop the others; the exit code is
+/// that of the first refusal.
 pub(crate) async fn each(
     session: &mut Session,
     ids: &[u64],
@@ -85,7 +85,7 @@ pub(crate) async fn each(
             Ok(reply) if session.out.json => session.out.answer(&reply.body)?,
             Ok(_) => session.out.line(&format!("{id} {became}"))?,
             Err(failure) => {
-                let code = failure.tell(session.out.json);
+                let code = failure.print(session.out.json);
                 first.get_or_insert(code);
             }
         }

@@ -24,37 +24,92 @@ const PAGE: u64 = 1_000;
 Examples:
   windlass list
   windlass list --state failed --queue mail
+  windlass list --state failed --error-contains 'connection refused'
+  windlass list --payload-at /user/id --payload-is 42
   windlass list --kind email --all --json | jq -c '.jobs[].payload'")]
 pub(crate) struct ListArgs {
-    /// Those in this state; `queued` are due now, `scheduled` later.
+    /// Only jobs in this state; `queued` are due now, `scheduled` later.
     #[arg(long, value_parser = PossibleValuesParser::new(View::ALL.map(View::as_str)))]
     state: Option<String>,
-    /// Those enqueued with this idempotency key.
+    /// Only jobs with this idempotency key.
     #[arg(long)]
     key: Option<String>,
+    /// Only dead letters of this error group, by its id.
+    #[arg(long, value_name = "ID")]
+    group: Option<String>,
+    #[command(flatten)]
+    search: SearchArgs,
     #[command(flatten)]
     pub(crate) pages: PageArgs,
+}
+
+/// What is looked for job by job, newest first.
+#[derive(Debug, Args)]
+struct SearchArgs {
+    /// Only jobs that this worker runs.
+    #[arg(long)]
+    worker: Option<String>,
+    /// Only jobs from this instant on, by the time that orders the list; like 2026-01-02T03:04:05Z.
+    #[arg(long, value_name = "INSTANT")]
+    from: Option<String>,
+    /// Only jobs before this instant.
+    #[arg(long, value_name = "INSTANT")]
+    to: Option<String>,
+    /// Only jobs whose last error contains this text.
+    #[arg(long, value_name = "TEXT")]
+    error_contains: Option<String>,
+    /// Only jobs whose payload, as it is stored, contains this text.
+    #[arg(long, value_name = "TEXT")]
+    payload_contains: Option<String>,
+    /// JSON pointer to a value in the payload, like /user/id; with --payload-is.
+    #[arg(long, value_name = "POINTER", requires = "payload_is")]
+    payload_at: Option<String>,
+    /// Only jobs with this value at --payload-at.
+    #[arg(long, value_name = "VALUE", requires = "payload_at")]
+    payload_is: Option<String>,
+    /// Only jobs with at least this number of attempts.
+    #[arg(long, value_name = "N")]
+    attempts_min: Option<u32>,
+    /// Only jobs of this priority or higher.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority_min: Option<i16>,
 }
 
 /// Which jobs, and how many.
 #[derive(Debug, Args)]
 pub(crate) struct PageArgs {
-    /// Those of this queue.
+    /// Only jobs of this queue.
     #[arg(long)]
     pub(crate) queue: Option<String>,
-    /// Those of this kind.
+    /// Only jobs of this kind.
     #[arg(long)]
     pub(crate) kind: Option<String>,
-    /// At most so many.
+    /// Maximum number of jobs to list.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
-    /// All of them.
+    /// List all jobs.
     #[arg(long, conflicts_with = "limit")]
     all: bool,
 }
 
 pub(crate) async fn run(session: &mut Session, args: &ListArgs) -> Result<ExitCode, Failure> {
-    let own = [("state", args.state.as_deref()), ("key", args.key.as_deref())];
+    let search = &args.search;
+    let attempts = search.attempts_min.map(|n| n.to_string());
+    let priority = search.priority_min.map(|n| n.to_string());
+    let own = [
+        ("state", args.state.as_deref()),
+        ("key", args.key.as_deref()),
+        ("group", args.group.as_deref()),
+        ("worker", search.worker.as_deref()),
+        ("from", search.from.as_deref()),
+        ("to", search.to.as_deref()),
+        ("error_contains", search.error_contains.as_deref()),
+        ("payload_contains", search.payload_contains.as_deref()),
+        ("payload_at", search.payload_at.as_deref()),
+        ("payload_is", search.payload_is.as_deref()),
+        ("attempts_min", attempts.as_deref()),
+        ("priority_min", priority.as_deref()),
+    ];
     pages(session, "/jobs", &own, &args.pages).await
 }
 
@@ -81,7 +136,7 @@ pub(crate) async fn pages(
         let page = query(&[own, &paging].concat());
         let reply = session.client.get(&format!("{path}{page}")).await?;
         let page: Jobs = reply.json()?;
-        tell(&mut session.out, &page, shown == 0)?;
+        print(&mut session.out, &page, shown == 0)?;
         let count = page.jobs.len() as u64;
         (shown, left, next) = (shown + count, left.saturating_sub(count), page.next);
         if left == 0 || next.is_none() {
@@ -92,7 +147,7 @@ pub(crate) async fn pages(
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(out: &mut Out, page: &Jobs, first: bool) -> Result<(), Failure> {
+fn print(out: &mut Out, page: &Jobs, first: bool) -> Result<(), Failure> {
     if !out.json {
         return table(out, page, first);
     }
@@ -117,9 +172,9 @@ async fn end(
     }
     if shown == 0 {
         session.out.say("no jobs");
-        hints::queue(session, args.queue.as_deref()).await?;
+        hints::queue(session, args.queue.as_deref().filter(|name| !name.contains(','))).await?;
     } else if next.is_some() {
-        session.out.say(&format!("the first {shown}; --all shows every one, --limit N more"));
+        session.out.say(&format!("the first {shown}; --all shows all, --limit N more"));
     }
     Ok(())
 }
@@ -129,7 +184,7 @@ const COLUMNS: [Column; 7] = [
     Column::whole("STATE"),
     Column::text("QUEUE"),
     Column::text("KIND"),
-    Column::number("TRIES"),
+    Column::number("ATTEMPTS"),
     Column::whole("CREATED"),
     Column::text("DETAIL"),
 ];
@@ -140,8 +195,11 @@ fn table(out: &mut Out, page: &Jobs, first: bool) -> Result<(), Failure> {
     }
     let mut table = Table::new(&COLUMNS).headed(first);
     for job in &page.jobs {
-        let job: Job = serde_json::from_str(job.get())
-            .map_err(|error| Failure::failed(format!("a job cannot be understood: {error}")))?;
+        let job: Job = serde_json::from_str(job.get()).map_err(|error| {
+            Failure::failed(format!(
+                "a job in the answer cannot be read: {error}; is the server another version?"
+            ))
+        })?;
         table.row(&row(&job));
     }
     out.table(&table)

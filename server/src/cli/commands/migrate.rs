@@ -14,8 +14,8 @@ use crate::store;
 ///
 /// On PostgreSQL it makes the schema if there is none, which takes a user with CREATE on the
 /// database; servers that are started with --no-migrate then need no such rights. Nodes of the
-/// version before keep running meanwhile, unless the changelog says otherwise. Stores in files are
-/// migrated when they are opened to write, so there it is rarely needed.
+/// previous version take no work once the schema is migrated: restart them with the new version.
+/// Stores in files are migrated when they are opened to write, so there it is rarely needed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -3,12 +3,17 @@
 
 pub(crate) mod about;
 pub(crate) mod backup;
+pub(crate) mod bulk;
+mod bulk_filter;
 pub(crate) mod config;
 mod confirm;
+pub(crate) mod copy;
 pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod enqueue;
+pub(crate) mod errors;
 mod hints;
+pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod list;
 pub(crate) mod migrate;
@@ -20,6 +25,7 @@ pub(crate) mod top;
 pub(crate) mod wait;
 pub(crate) mod worker;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use crate::cli::client::{Client, Failure, Store};
@@ -28,7 +34,7 @@ use crate::cli::{Command, Target};
 
 pub(crate) use hints::nearest;
 
-/// A command at work: whom it asks, and where it writes.
+/// What a running command uses: a store or a server, and its output.
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) out: Out,
@@ -37,14 +43,14 @@ pub(crate) struct Session {
 /// Runs a command in a small runtime of its own, and returns its exit code.
 pub(crate) fn main(target: &Target, command: Command, token: Option<String>) -> ExitCode {
     let result = block_on(run(target, command, token, Out::new(target.json)));
-    result.unwrap_or_else(|failure| failure.tell(target.json))
+    result.unwrap_or_else(|failure| failure.print(target.json))
 }
 
 /// Runs something to its end in a small runtime of its own.
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
-        .map_err(|error| Failure::failed(format!("the system refused to start: {error}")))?;
+        .map_err(|error| Failure::failed(format!("cannot start the async runtime: {error}")))?;
     let result = runtime.block_on(work);
     // Reads that hang must not keep the process.
     runtime.shutdown_background();
@@ -71,14 +77,10 @@ async fn run(
         Command::Doctor(args) => return doctor::run(target, args, token, out).await,
         Command::Restore(args) => return restore::run(target, args, &mut out),
         Command::Migrate(args) => return migrate::run(target, args, &mut out),
+        Command::Copy(args) => return copy::run(target, args, &mut out),
         _ => {}
     }
-    let file = target.store.file().filter(|_| target.server.is_none());
-    let made = file.is_some_and(|file| matches!(file.try_exists(), Ok(false)));
-    let mut session = Session { client: Client::open(target, token, store)?, out };
-    if made {
-        session.out.say(&format!("made a new store {}", target.store));
-    }
+    let mut session = Session { client: opened(target, token, store)?, out };
     let result = asked(&mut session, &command).await;
     let flushed = session.out.flush();
     session.client.end().await;
@@ -87,7 +89,20 @@ async fn run(
     Ok(code)
 }
 
-/// Runs a command that asks somebody.
+/// Opens the store or gets ready to ask the server. That a store was made is printed on standard
+/// error, also with --json: it may be the wrong directory.
+fn opened(target: &Target, token: Option<String>, store: Store) -> Result<Client, Failure> {
+    let file = target.store.file().filter(|_| target.server.is_none());
+    let made = file.is_some_and(|file| matches!(file.try_exists(), Ok(false)));
+    let client = Client::open(target, token, store)?;
+    if made {
+        // A closed standard error is ignored.
+        let _ = writeln!(std::io::stderr(), "made a new store {}", target.store);
+    }
+    Ok(client)
+}
+
+/// Runs a command that calls a store or a server.
 async fn asked(session: &mut Session, command: &Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Enqueue(args) => enqueue::run(session, args).await,
@@ -98,10 +113,13 @@ async fn asked(session: &mut Session, command: &Command) -> Result<ExitCode, Fai
         Command::Cancel(args) => jobs::cancel(session, args).await,
         Command::Retry(args) => jobs::retry(session, args).await,
         Command::Delete(args) => jobs::delete(session, args).await,
+        Command::Bulk(args) => bulk::run(session, args).await,
         Command::Dlq(args) => dlq::run(session, args).await,
+        Command::Errors(args) => errors::run(session, args).await,
         Command::Queue(args) => queue::run(session, args).await,
         Command::Worker(args) => worker::run(session, args).await,
         Command::Status(args) => status::run(session, args).await,
+        Command::History(args) => history::run(session, args).await,
         Command::Top(args) => top::run(session, args).await,
         Command::Config(args) => config::run(session, args).await,
         Command::Backup(args) => backup::run(session, args).await,
@@ -109,6 +127,7 @@ async fn asked(session: &mut Session, command: &Command) -> Result<ExitCode, Fai
         | Command::Doctor(_)
         | Command::Restore(_)
         | Command::Migrate(_)
+        | Command::Copy(_)
         | Command::Completions(_)
         | Command::Version => Ok(ExitCode::SUCCESS),
     }

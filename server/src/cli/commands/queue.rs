@@ -12,7 +12,7 @@ use crate::cli::client::{Failure, Reply, segment};
 use crate::cli::duration;
 use crate::cli::out::{Column, Out, Table, escaped, span};
 
-/// Look at queues, pause and resume them, set their limits and defaults, delete them.
+/// List, pause, resume, configure and delete queues.
 #[derive(Debug, Args)]
 pub(crate) struct QueueArgs {
     #[command(subcommand)]
@@ -24,10 +24,10 @@ enum QueueCommand {
     /// List the queues with their counters.
     #[command(after_help = "Examples:\n  windlass queue list")]
     List,
-    /// Start no job of a queue until it is resumed.
+    /// Pause a queue: none of its jobs are started.
     #[command(after_help = "Examples:\n  windlass queue pause mail")]
     Pause(NameArgs),
-    /// Start jobs of a queue again.
+    /// Resume a paused queue.
     #[command(after_help = "Examples:\n  windlass queue resume mail")]
     Resume(NameArgs),
     Set(SetArgs),
@@ -36,18 +36,18 @@ enum QueueCommand {
 
 #[derive(Debug, Args)]
 struct NameArgs {
-    /// The queue.
+    /// Name of the queue.
     name: String,
     /// Create the queue if it does not exist.
     #[arg(long)]
     create: bool,
 }
 
-/// Change settings of a queue; those that are not named stay as they are.
+/// Change settings of a queue; the others keep their values.
 ///
 /// Settings: `max_queued`, `concurrency`, `max_retries`, `visibility_timeout` and `timeout` (like
 /// 30s), retry.strategy (fixed, linear, exponential), retry.initial and retry.cap (like 5s),
-/// retry.factor, retry.jitter. The value `default` takes a setting back; `retry=default` all of the
+/// retry.factor, retry.jitter. The value `default` resets a setting, `retry=default` the whole
 /// retry policy.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -58,7 +58,7 @@ Examples:
 struct SetArgs {
     #[command(flatten)]
     queue: NameArgs,
-    /// What to set.
+    /// Settings, as KEY=VALUE.
     #[arg(required = true, value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
@@ -73,12 +73,12 @@ Examples:
   windlass queue delete mail
   windlass queue delete mail --force --yes")]
 struct DeleteArgs {
-    /// The queue.
+    /// Name of the queue.
     name: String,
     /// Delete its jobs as well.
     #[arg(long)]
     force: bool,
-    /// Do not ask before jobs are deleted.
+    /// Do not ask for confirmation before jobs are deleted.
     #[arg(long, short)]
     yes: bool,
 }
@@ -146,7 +146,7 @@ async fn act(session: &mut Session, args: &NameArgs, what: &str) -> Result<ExitC
     exists(session, args).await?;
     let path = format!("/queues/{}/{what}", segment(&args.name));
     let reply = session.client.post(&path, "").await?;
-    tell(&mut session.out, &reply)
+    print(&mut session.out, &reply)
 }
 
 /// Refuses a name that no queue has, unless the queue is to be created.
@@ -175,7 +175,7 @@ async fn set(session: &mut Session, args: &SetArgs) -> Result<ExitCode, Failure>
     }
     let body = Value::Object(settings).to_string();
     let reply = session.client.call(Method::PUT, &path, body).await?;
-    tell(&mut session.out, &reply)
+    print(&mut session.out, &reply)
 }
 
 async fn delete(session: &mut Session, args: &DeleteArgs) -> Result<ExitCode, Failure> {
@@ -183,8 +183,8 @@ async fn delete(session: &mut Session, args: &DeleteArgs) -> Result<ExitCode, Fa
     if args.force {
         let queue: Queue = session.client.get(&path).await?.json()?;
         if queue.counts.all() > 0 {
-            let (name, jobs) = (escaped(&queue.name), queue.counts.told());
-            confirm::ask(&format!("Delete queue {name} with {jobs} for good?"), args.yes)?;
+            let (name, jobs) = (escaped(&queue.name), queue.counts.summary());
+            confirm::ask(&format!("Delete queue {name} with {jobs}?"), args.yes)?;
         }
     }
     let query = if args.force { "?force=true" } else { "" };
@@ -201,13 +201,13 @@ async fn delete(session: &mut Session, args: &DeleteArgs) -> Result<ExitCode, Fa
     if out.json {
         out.line(&json!({"name": args.name, "deleted": true, "jobs": jobs}).to_string())?;
     } else {
-        let jobs = if jobs.all() > 0 { format!(", and {}", jobs.told()) } else { String::new() };
+        let jobs = if jobs.all() > 0 { format!(", and {}", jobs.summary()) } else { String::new() };
         out.line(&format!("{} deleted{jobs}", escaped(&args.name)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(out: &mut Out, reply: &Reply) -> Result<ExitCode, Failure> {
+fn print(out: &mut Out, reply: &Reply) -> Result<ExitCode, Failure> {
     if out.json {
         out.answer(&reply.body)?;
         return Ok(ExitCode::SUCCESS);
@@ -255,7 +255,7 @@ const SETTINGS: [(&str, &str, Form); 11] = [
 
 fn change(settings: &mut Map<String, Value>, given: &str) -> Result<(), Failure> {
     let (key, text) = given.split_once('=').ok_or_else(|| {
-        Failure::usage(format!("{given:?} sets nothing; write it like concurrency=8"))
+        Failure::usage(format!("{given:?} is not a setting; write it like concurrency=8"))
     })?;
     let known = SETTINGS.iter().find(|(name, ..)| *name == key);
     let (_, pointer, form) = known.ok_or_else(|| unknown(key))?;

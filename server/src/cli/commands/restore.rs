@@ -13,7 +13,7 @@ use crate::cli::client::Failure;
 use crate::cli::out::{Out, escaped};
 use crate::store::{CheckedCopy, RestoreError};
 
-/// Put a backup in the place of the store.
+/// Replace the store with a backup.
 ///
 /// The copy is checked first, as `doctor` does. The store must not be in use: stop its servers and
 /// workers. The old store is kept beside the new one, with what its WAL holds; delete it when you
@@ -24,9 +24,9 @@ Examples:
   windlass restore windlass-2026-01-02.db
   windlass --store redb:jobs.redb restore copy.redb --yes")]
 pub(crate) struct RestoreArgs {
-    /// The copy, as `backup` made it.
+    /// Path of the backup.
     file: PathBuf,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long)]
     yes: bool,
 }
@@ -35,7 +35,7 @@ pub(crate) fn run(target: &Target, args: &RestoreArgs, out: &mut Out) -> Result<
     if target.server.is_some() {
         return Err(Failure::usage(
             "restore works on the store itself: give --store instead of --server, on the machine \
-             where it lies, while no server runs on it",
+             that has the file, while no server runs on it",
         ));
     }
     let (file, url) = (&args.file, &target.store);

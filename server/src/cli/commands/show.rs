@@ -18,7 +18,7 @@ Examples:
   windlass show 42
   windlass show 42 --json | head -1 | jq .payload")]
 pub(crate) struct ShowArgs {
-    /// The job.
+    /// Id of the job.
     id: u64,
 }
 
@@ -30,12 +30,12 @@ pub(crate) async fn run(session: &mut Session, args: &ShowArgs) -> Result<ExitCo
         out.answer(&job.body)?;
         out.answer(&attempts.body)?;
     } else {
-        tell(out, &job, &attempts)?;
+        print(out, &job, &attempts)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(out: &mut Out, job: &Reply, attempts: &Reply) -> Result<(), Failure> {
+fn print(out: &mut Out, job: &Reply, attempts: &Reply) -> Result<(), Failure> {
     let (job, attempts): (Job, Attempts) = (job.json()?, attempts.json()?);
     for (name, value) in fields(out, &job) {
         if let Some(value) = value {
@@ -43,7 +43,7 @@ fn tell(out: &mut Out, job: &Reply, attempts: &Reply) -> Result<(), Failure> {
         }
     }
     for attempt in &attempts.attempts {
-        tell_attempt(out, attempt)?;
+        print_attempt(out, attempt)?;
     }
     Ok(())
 }
@@ -80,7 +80,7 @@ fn times(number: u32) -> String {
     if number == 1 { "1 time".into() } else { format!("{number} times") }
 }
 
-fn tell_attempt(out: &mut Out, attempt: &OneAttempt) -> Result<(), Failure> {
+fn print_attempt(out: &mut Out, attempt: &OneAttempt) -> Result<(), Failure> {
     let code = attempt.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
     let cut = if attempt.truncated { ", cut" } else { "" };
     out.line("")?;

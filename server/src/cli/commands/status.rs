@@ -1,4 +1,4 @@
-//! `status`: one screen about a store and whoever answers for it.
+//! `status`: one screen about a store and the process that answers for it.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,16 +14,15 @@ use crate::cli::out::{Out, age, escaped, span};
 
 /// Show counts, rates, workers, size and health on one screen.
 ///
-/// Rates are what the asked server has committed in the last minute. A store has none of its own:
-/// there, and over all processes, --watch tells them from one look to the next. It exits with 1 if
-/// the store is not well.
+/// Rates cover the last minute, over all processes. --watch adds the rate since the last refresh.
+/// Exits with 1 if the store is not healthy.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windlass status
   windlass status --watch 5s")]
 pub(crate) struct StatusArgs {
-    /// Look again and again, every 2 s unless a time is given.
+    /// Refresh, every 2 s unless another interval is given.
     #[arg(
         long,
         value_name = "EVERY",
@@ -59,14 +58,14 @@ pub(crate) async fn run(session: &mut Session, args: &StatusArgs) -> Result<Exit
     }
 }
 
-/// What the counters of the store say happened between two looks, whoever did it.
+/// Rates between two readings of the store's counters, over all processes.
 fn pace(before: &(Instant, StatusCounts), now: &(Instant, StatusCounts)) -> String {
     let seconds = (now.0 - before.0).as_secs_f64().max(0.001);
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
     let (before, now) = (before.1, now.1);
     format!(
-        "done {:.1}/s, failed {:.1}/s since the last look",
+        "done {:.1}/s, failed {:.1}/s since the last refresh",
         rate(before.done, now.done),
         rate(before.failed, now.failed),
     )
@@ -77,17 +76,21 @@ fn show(out: &mut Out, reply: &Reply, pace: Option<&str>) -> Result<ExitCode, Fa
     if out.json {
         out.answer(&reply.body)?;
     } else {
-        tell(out, &status, pace)?;
+        print(out, &status, pace)?;
     }
     Ok(if status.health == "good" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(out: &mut Out, status: &Status, pace: Option<&str>) -> Result<(), Failure> {
+fn print(out: &mut Out, status: &Status, pace: Option<&str>) -> Result<(), Failure> {
     let StatusCounts { queued, scheduled, processing, done, failed, cancelled } = status.counts;
     let mut line = |name: &str, value: String| out.line(&format!("{name:<10} {value}"));
     line("windlass", escaped(&status.version))?;
     line("health", escaped(&status.health))?;
-    line("waiting", format!("{queued} queued, {scheduled} scheduled"))?;
+    let retrying = match status.retrying {
+        0 => String::new(),
+        jobs => format!(", of which {jobs} retrying"),
+    };
+    line("waiting", format!("{queued} queued, {scheduled} scheduled{retrying}"))?;
     line("running", format!("{processing} processing"))?;
     line("finished", format!("{done} done, {failed} failed, {cancelled} cancelled"))?;
     if let Some(millis) = status.oldest_ready_age_ms {
@@ -102,7 +105,7 @@ fn tell(out: &mut Out, status: &Status, pace: Option<&str>) -> Result<(), Failur
     };
     line("queues", format!("{}{paused}", status.queues.total))?;
     let WorkerSums { alive, stale, running } = status.workers;
-    line("workers", format!("{alive} alive, {stale} stale, holding {running} jobs"))?;
+    line("workers", format!("{alive} alive, {stale} stale, running {running} jobs"))?;
     let Rates { enqueued_per_s, started_per_s, done_per_s, failed_per_s, window_ms } =
         &status.rates;
     let rates = format!(
@@ -115,7 +118,7 @@ fn tell(out: &mut Out, status: &Status, pace: Option<&str>) -> Result<(), Failur
         line("pace", pace.into())?;
     }
     let StoreSize { path, bytes, wal_bytes } = &status.store;
-    line("store", format!("{}, {} and {} of log", escaped(path), size(*bytes), size(*wal_bytes)))
+    line("store", format!("{}, {} and {} of WAL", escaped(path), size(*bytes), size(*wal_bytes)))
 }
 
 /// A size in its largest unit.

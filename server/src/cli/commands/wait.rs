@@ -26,7 +26,7 @@ Examples:
   windlass wait 42 --timeout 5m
   windlass wait $(windlass enqueue --command 'make test') && echo passed")]
 pub(crate) struct WaitArgs {
-    /// The job.
+    /// Id of the job.
     id: u64,
     /// Stop waiting after this time, like 30s or 5m, with exit code 124; never if not given.
     #[arg(long, value_parser = duration)]
@@ -42,7 +42,7 @@ pub(crate) async fn run(session: &mut Session, args: &WaitArgs) -> Result<ExitCo
         let reply = session.client.get(&path).await?;
         let job: Job = reply.json()?;
         if job.is_finished() {
-            return tell(session, &reply, &job).await;
+            return print(session, &reply, &job).await;
         }
         if left.is_some_and(|left| left <= wait) {
             let millis = args.timeout.unwrap_or_default().as_millis();
@@ -53,7 +53,7 @@ pub(crate) async fn run(session: &mut Session, args: &WaitArgs) -> Result<ExitCo
     }
 }
 
-async fn tell(session: &mut Session, reply: &Reply, job: &Job) -> Result<ExitCode, Failure> {
+async fn print(session: &mut Session, reply: &Reply, job: &Job) -> Result<ExitCode, Failure> {
     let code = exit_code(session, job).await?;
     let out = &mut session.out;
     if out.json {

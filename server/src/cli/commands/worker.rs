@@ -1,5 +1,7 @@
 //! `worker start | list | stop`: worker processes on the same store.
 
+use std::fmt::Write as _;
+use std::path::{Path, absolute};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,19 +9,19 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Session, block_on};
+use super::{Session, block_on, opened};
 use crate::api::wire::WorkerList;
-use crate::cli::client::{Client, Failure, Store, segment};
+use crate::cli::client::{Failure, Store, segment};
 use crate::cli::out::{Column, Out, Table, age};
 use crate::cli::{Target, duration};
 use crate::process::{self, Ready, StartArgs};
-use crate::store::StoreUrl;
 
-/// Run worker processes on the same store, see them, stop them.
+/// Start, list and stop worker processes on the store.
 ///
-/// Worker processes run jobs of the built-in kinds beside a server, or without one. Each is a
-/// process of its own: a job that crashes it touches no other. Several share a SQLite file; a redb
-/// file belongs to one process, so there the server's own workers run.
+/// A worker process runs jobs of the built-in kinds, beside a server or without one. A job that
+/// crashes its process does not affect the others. Worker processes need a store that processes
+/// can share: SQLite or PostgreSQL. A redb file is open in one process, so there the server runs
+/// the jobs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,30 +38,33 @@ pub(crate) struct WorkerArgs {
 pub(crate) enum Action {
     /// Start worker processes and supervise them: one that dies is started again.
     ///
-    /// SIGTERM or SIGINT drains them: what runs may finish until --drain-timeout, the rest is given
-    /// back. A second signal stops at once.
+    /// SIGTERM or SIGINT drains them: running jobs may finish until --drain-timeout, the rest are
+    /// released. A second signal stops at once.
     #[command(after_help = "Examples:\n  windlass worker start --count 4 --concurrency 2 --detach")]
     Start(StartArgs),
-    /// Every worker the store knows: what it is, whether it is alive, what it runs.
+    /// List workers with their kind, heartbeat and running jobs.
     #[command(after_help = "Examples:\n  windlass worker list --json")]
     List,
-    /// Ask worker processes to stop, on whatever machine, and wait until they have.
+    /// Stop worker processes on any machine, and wait until they have stopped.
     #[command(after_help = "Examples:\n  windlass worker stop --all --timeout 2m")]
     Stop(StopArgs),
-    /// Be one worker process.
+    /// Run one worker process.
     #[command(hide = true, after_help = "Examples:\n  windlass worker run --concurrency 2")]
     Run(StartArgs),
+    /// End the leases of a worker process that died.
+    #[command(hide = true, after_help = "Examples:\n  WINDLASS_DEAD_WORKER=w1 windlass worker end")]
+    End(StartArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// The workers, as `worker list` names them.
+    /// Ids of the workers, from `worker list`.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<String>,
-    /// Every worker process that is alive.
+    /// Stop all live worker processes.
     #[arg(long)]
     all: bool,
-    /// How long to wait until they are gone. They stop all the same.
+    /// Maximum time to wait for them; they stop even if it passes.
     #[arg(long, default_value = "45s", value_parser = duration, value_name = "TIME")]
     timeout: Duration,
 }
@@ -80,7 +85,7 @@ pub(crate) fn prepare(target: &Target) -> Result<(), Failure> {
         ));
     }
     block_on(async {
-        Client::open(target, None, Store::Made)?.end().await;
+        opened(target, None, Store::Made)?.end().await;
         Ok(())
     })
 }
@@ -89,7 +94,7 @@ pub(crate) fn prepare(target: &Target) -> Result<(), Failure> {
 pub(crate) fn detach(target: &Target, args: &StartArgs) -> ExitCode {
     let mut out = Out::new(target.json);
     let started = prepare(target).and_then(|()| detached(target, args, &mut out));
-    started.map_or_else(|failure| failure.tell(target.json), |()| ExitCode::SUCCESS)
+    started.map_or_else(|failure| failure.print(target.json), |()| ExitCode::SUCCESS)
 }
 
 fn detached(target: &Target, args: &StartArgs, out: &mut Out) -> Result<(), Failure> {
@@ -104,16 +109,30 @@ fn detached(target: &Target, args: &StartArgs, out: &mut Out) -> Result<(), Fail
         }
         out.table(&table)?;
         out.say(&format!("they log to {}; to stop them:", log.display()));
-        out.say(&format!("  {}", stop_command(&target.store, &workers)));
+        out.say(&format!("  {}", stop_command(target, &workers)));
     }
     out.flush()
 }
 
-/// The command that stops these workers, as it can be pasted into a shell.
-fn stop_command(store: &StoreUrl, workers: &[Ready]) -> String {
+/// The command that stops these workers, as it can be pasted into a shell in any directory.
+fn stop_command(target: &Target, workers: &[Ready]) -> String {
     let ids: Vec<&str> = workers.iter().map(|worker| worker.id.as_str()).collect();
-    let store = store.to_string().replace('\'', r"'\''");
-    format!("windlass --store '{store}' worker stop {}", ids.join(" "))
+    let whole = |path: &Path| absolute(path).unwrap_or_else(|_| path.to_owned());
+    let store = match target.store.file() {
+        Some(file) => target.store.with_file(&whole(file)),
+        None => target.store.clone(),
+    };
+    let mut command = format!("windlass --store {}", quoted(&store.to_string()));
+    if let Some(file) = &target.store_password_file {
+        let file = whole(file).display().to_string();
+        let _ = write!(command, " --store-password-file {}", quoted(&file));
+    }
+    command + " worker stop " + &ids.join(" ")
+}
+
+/// A text as one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// Runs what is asked of the store or a server.
@@ -121,7 +140,7 @@ pub(crate) async fn run(session: &mut Session, args: &WorkerArgs) -> Result<Exit
     match &args.action {
         Action::List => list(session).await,
         Action::Stop(args) => stop(session, args).await,
-        Action::Start(_) | Action::Run(_) => {
+        Action::Start(_) | Action::Run(_) | Action::End(_) => {
             Err(Failure::usage("this command is not run here; this is a bug"))
         }
     }
@@ -147,7 +166,10 @@ async fn list(session: &mut Session) -> Result<ExitCode, Failure> {
         Column::text("RUNNING"),
     ]);
     for worker in &workers.workers {
-        let running: Vec<String> = worker.running.iter().map(ToString::to_string).collect();
+        let mut running: Vec<String> = worker.running.iter().map(ToString::to_string).collect();
+        if worker.running_total > running.len() {
+            running.push(format!("and {} more", worker.running_total - running.len()));
+        }
         table.row(&[
             worker.id.clone(),
             worker.kind.to_string(),
@@ -193,7 +215,7 @@ async fn stop(session: &mut Session, args: &StopArgs) -> Result<ExitCode, Failur
         return Ok(ExitCode::SUCCESS);
     }
     let left = left.join(", ");
-    Err(Failure::failed(format!("not gone yet: {left}; they stop when what they run is over")))
+    Err(Failure::failed(format!("still running: {left}; they stop when their jobs end")))
 }
 
 /// Waits until these workers are gone, or have been silent for long; those that are left.
@@ -208,5 +230,35 @@ async fn gone(session: &Session, ids: &[String], wait: Duration) -> Result<Vec<S
         if left.is_empty() || Instant::now() >= deadline {
             return Ok(left);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_printed_command_names_the_password_file_and_works_in_any_directory() {
+        let target = |store: &str, file: Option<&str>| Target {
+            store: store.parse().unwrap(),
+            store_password_file: file.map(Into::into),
+            server: None,
+            ca: None,
+            json: false,
+        };
+        let workers = [Ready { id: "w1".into(), pid: 7 }];
+        let here = std::env::current_dir().unwrap();
+        let here = here.display();
+        assert_eq!(
+            stop_command(&target("sqlite:it's.db", None), &workers),
+            format!(r"windlass --store 'sqlite:{here}/it'\''s.db' worker stop w1"),
+        );
+        assert_eq!(
+            stop_command(&target("postgres://me@host/jobs", Some("secret")), &workers),
+            format!(
+                "windlass --store 'postgres://me@host:5432/jobs' --store-password-file \
+                 '{here}/secret' worker stop w1"
+            ),
+        );
     }
 }

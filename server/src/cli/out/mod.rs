@@ -1,5 +1,5 @@
 //! What commands print: data on standard output, messages on standard error. Whatever comes from a
-//! store is escaped, so that no job can draw on somebody's terminal.
+//! store is escaped, so that no job can control a terminal.
 
 mod table;
 mod time;
@@ -14,7 +14,7 @@ pub(crate) use time::{age, span};
 /// The width of a page where there is no terminal.
 const PAGE: u16 = 100;
 
-/// Where a command writes.
+/// Standard output and standard error of a command.
 #[derive(Debug)]
 pub(crate) struct Out {
     /// Whether programs read it.
@@ -39,7 +39,7 @@ impl Out {
         }
     }
 
-    /// Whether somebody watches, so that progress can be shown.
+    /// Whether standard error is a terminal, so that progress can be shown.
     pub(crate) fn interactive(&self) -> bool {
         !self.json && std::io::stderr().is_terminal()
     }
@@ -61,21 +61,20 @@ impl Out {
         self.bytes(b"\n")
     }
 
-    /// Writes a table.
     pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failure> {
         let text = table.text(self.width, self.colour);
         self.bytes(text.as_bytes())
     }
 
-    /// Says something to people that is not data; programs are not told.
+    /// Prints a message on standard error; not printed with --json.
     pub(crate) fn say(&self, text: &str) {
         if !self.json {
-            // Whoever closed standard error does not want to know.
+            // A closed standard error is ignored.
             let _ = writeln!(std::io::stderr(), "{}", escaped_lines(text));
         }
     }
 
-    /// Says what is wrong with a line of a file: to programs as a document on a line of its own.
+    /// Reports what is wrong with a line of a file; with --json as a document on a line.
     pub(crate) fn wrong_line(&self, line: u64, why: &str) {
         if self.json {
             let document = serde_json::json!({ "line": line, "detail": why });

@@ -28,7 +28,7 @@ impl Column {
         Self { title, right: false, shrinks: false }
     }
 
-    /// A number.
+    /// Aligned to the right, and never cut.
     pub(crate) const fn number(title: &'static str) -> Self {
         Self { title, right: true, shrinks: false }
     }
@@ -54,6 +54,12 @@ impl Table {
         self.rows.push(cells.iter().map(|cell| escaped(cell)).collect());
     }
 
+    /// The rows as they are laid out: no cell is longer than can be shown.
+    fn cut(&self, width: u16) -> impl Iterator<Item = Vec<&str>> {
+        let width = usize::from(width);
+        self.rows.iter().map(move |cells| cells.iter().map(|cell| start(cell, width)).collect())
+    }
+
     /// The table as text: no line is wider than this.
     pub(crate) fn text(&self, width: u16, colour: bool) -> String {
         let mut table = comfy_table::Table::new();
@@ -63,8 +69,8 @@ impl Table {
         if self.headed {
             table.set_header(self.columns.iter().map(|column| column.title));
         }
-        for cells in &self.rows {
-            let mut row = Row::from(cells.iter().map(|cell| start(cell, usize::from(width))));
+        for cells in self.cut(width) {
+            let mut row = Row::from(cells);
             row.max_height(1);
             table.add_row(row);
         }
@@ -142,7 +148,10 @@ mod tests {
     #[test]
     fn no_more_of_a_text_is_laid_out_than_can_be_shown() {
         let long = "x".repeat(1 << 20);
-        let text = table(&long).text(40, false);
+        let table = table(&long);
+        let lengths: Vec<usize> = table.cut(40).flatten().map(str::len).collect();
+        assert_eq!(lengths, [2, 6, 41]);
+        let text = table.text(40, false);
         assert!(text.contains("queued  xxx") && text.contains('…'), "{text}");
         assert_eq!(start(&long, 40).len(), 41);
         assert_eq!(start("\u{4e16}\u{754c}", 0), "\u{4e16}");

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_is_told_by_its_distance() {
+    fn an_instant_is_shown_by_its_distance() {
         let now = Wall::new(1_767_323_045_678);
         for (millis, text) in [(0, "now"), (-60_000, "1m ago"), (30_000, "in 30s")] {
             assert_eq!(age_at(Wall::new(now.get() + millis), now), text);

@@ -1,21 +1,20 @@
 //! Finding and ending everything that descends from a process.
 //!
-//! A process can leave its group and its session, but not its ancestors: whoever loses its parent
-//! is given to the nearest ancestor that adopts orphans. So a process that adopts them and has no
-//! child left has no descendant left. Linux only; elsewhere a command's process group is all that
-//! is ended.
+//! A process can leave its group and its session, but not its ancestors: orphans are reparented to
+//! the nearest subreaper. So a subreaper that has no child left has no descendant left. Linux only;
+//! elsewhere a command's process group is all that is ended.
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 
-/// From now on, descendants of this process that lose their parents become its children.
+/// Makes this process a subreaper: descendants that lose their parents become its children.
 pub(super) fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
-        tracing::warn!(%error, "what commands leave behind cannot be adopted");
+        tracing::warn!(%error, "cannot become a subreaper: orphans of commands may survive");
     }
 }
 
-/// Collects children that have ended; whether there are others.
+/// Collects children that have ended; returns whether there are others.
 pub(super) fn reap(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
@@ -35,26 +34,25 @@ pub(super) fn kill_descendants() {
     }
 }
 
-/// Kills those children of this process that are not among the known ones, with all that descends
-/// from them: what a supervisor that was killed had kept. Collects those that have ended, and
-/// returns how many there were. It is called until there are none: they may have had children
-/// meanwhile.
-pub(super) fn kill_strays(known: &dyn Fn(Pid) -> bool) -> usize {
+/// Kills the children of this process that are not known, with their descendants: those of a
+/// supervisor that was killed. Collects those that have ended, and returns the number of children.
+/// It is called until that is 0: they may have started others meanwhile.
+pub(super) fn kill_orphans(known: &dyn Fn(Pid) -> bool) -> usize {
     let me = rustix::process::getpid();
     let all = relations();
     let children = all.iter().filter(|(_, parent)| *parent == me).map(|(pid, _)| *pid);
-    let strays: Vec<Pid> = children.filter(|pid| !known(*pid)).collect();
-    for stray in &strays {
+    let orphans: Vec<Pid> = children.filter(|pid| !known(*pid)).collect();
+    for stray in &orphans {
         for pid in descendants(*stray, &all) {
             let _ = kill_process(pid, Signal::KILL);
         }
         let _ = kill_process(*stray, Signal::KILL);
         let _ = waitpid(Some(*stray), WaitOptions::NOHANG);
     }
-    strays.len()
+    orphans.len()
 }
 
-/// All that descend from a process, which is not among them.
+/// The descendants of a process, without itself.
 fn descendants(root: Pid, all: &[(Pid, Pid)]) -> Vec<Pid> {
     let mut found = vec![root];
     let mut at = 0;
@@ -106,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_descend_are_found_and_nobody_else() {
+    fn all_that_descend_are_found_and_no_others() {
         let pid = |n| Pid::from_raw(n).unwrap();
         let all: Vec<(Pid, Pid)> =
             [(5, 4), (2, 1), (4, 2), (3, 1), (6, 3)].map(|(n, of)| (pid(n), pid(of))).into();

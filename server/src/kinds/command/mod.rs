@@ -15,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinError;
 use windlass_core::machine::StopReason;
 use windlass_core::{Failure, FailureKind, Verdict};
 use windlass_runtime_tokio::Context;
@@ -25,29 +26,27 @@ use protocol::{Report, Task};
 pub(crate) use payload::{Allowed, Payload};
 pub(crate) use protocol::{Limits, SUPERVISE};
 
-/// How commands are run.
+/// Limits and environment of commands, from the settings.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
-    /// How long a command has to end after TERM.
+    /// Time between TERM and KILL.
     pub(crate) grace: Duration,
-    /// What commands see of the environment, beside the variables about their job.
+    /// Environment of commands, beside the variables about their job.
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) limits: Limits,
 }
 
-/// What it may take beyond the grace of a command to end everything: the patience with a
-/// supervisor, and as much again for a slow machine.
+/// Time reserved after the grace to kill and reap: the supervisor's timeout, twice.
 pub(crate) const RESERVE: Duration = Duration::from_secs(2);
 
-/// How long before the deadline of a shutdown commands are killed: their end is recorded by then.
-const LAST_MOMENT: Duration = Duration::from_millis(500);
+/// Time between KILL and the deadline of a shutdown, so that the exit is recorded.
+const KILL_BEFORE_DEADLINE: Duration = Duration::from_millis(500);
 
 /// Prepares this process to run commands.
 pub(crate) fn prepare() {
     process::prepare();
 }
 
-/// Runs one command.
 pub(crate) async fn run(settings: Arc<Settings>, payload: Payload, ctx: Context) -> Verdict {
     let spec = match payload.spec() {
         Ok(spec) => spec,
@@ -60,9 +59,9 @@ pub(crate) async fn run(settings: Arc<Settings>, payload: Payload, ctx: Context)
         Err(error) => return failed(Failure::new(&format!("no process can be started: {error}"))),
     };
     let (orders, taken) = tokio::sync::mpsc::channel(1);
-    // A task of its own: it ends its work even if this future is dropped, and with it the orders.
+    // A separate task: it ends the command even if this future, and the orders with it, is dropped.
     let mut attending = tokio::spawn(attendance.attend(taken));
-    let (mut told, ended) = tokio::select! {
+    let (mut reason, ended) = tokio::select! {
         ended = &mut attending => (None, ended),
         reason = ctx.stopping() => {
             let (wait, grace) = term_and_kill(reason, settings.grace, ctx.stop_grace(reason));
@@ -75,16 +74,29 @@ pub(crate) async fn run(settings: Arc<Settings>, payload: Payload, ctx: Context)
             }
         }
     };
-    let Ok(ended) = ended else { return Verdict::Release };
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => return unattended(&error),
+    };
     if !matches!(ended.report, Some(Report::Stopped) | None) {
-        // It had ended before it was told.
-        told = None;
+        // It had ended before the order came.
+        reason = None;
     }
-    verdict(&ended, told, &program.to_string_lossy(), &ctx)
+    verdict(&ended, reason, &program.to_string_lossy(), &ctx)
 }
 
-/// When a command that is to stop gets TERM, and how long after that it is killed, so that its end
-/// is known before we must have returned.
+/// The verdict if the task of the command panicked: a failure, because the command had begun.
+fn unattended(error: &JoinError) -> Verdict {
+    if error.is_cancelled() {
+        // The tokio runtime is being dropped, and with it this attempt.
+        return Verdict::Release;
+    }
+    let text =
+        "the task that attends the command panicked; the log holds its message. This is a bug";
+    failed(Failure::new(text).of_kind(FailureKind::Panicked))
+}
+
+/// Delays before TERM and from TERM to KILL, so that the exit is recorded in time.
 fn term_and_kill(
     reason: StopReason,
     grace: Duration,
@@ -92,7 +104,7 @@ fn term_and_kill(
 ) -> (Duration, Duration) {
     if reason == StopReason::Shutdown {
         // Until one grace before the deadline it may still end by itself.
-        let kill = until_dropped.saturating_sub(LAST_MOMENT.min(until_dropped / 4));
+        let kill = until_dropped.saturating_sub(KILL_BEFORE_DEADLINE.min(until_dropped / 4));
         let grace = grace.min(kill);
         return (kill.saturating_sub(grace), grace);
     }
@@ -112,9 +124,9 @@ fn failed(failure: Failure) -> Verdict {
     Verdict::Fail(Box::new(failure))
 }
 
-fn verdict(ended: &Ended, told: Option<StopReason>, program: &str, ctx: &Context) -> Verdict {
+fn verdict(ended: &Ended, reason: Option<StopReason>, program: &str, ctx: &Context) -> Verdict {
     let (stdout, stderr) = (ended.stdout.excerpt(), ended.stderr.excerpt());
-    match told {
+    match reason {
         None => {}
         Some(StopReason::TimedOut) => {
             let timeout = ctx.job().timeout.map_or(0, |timeout| timeout.millis().get());
@@ -141,8 +153,8 @@ fn verdict(ended: &Ended, told: Option<StopReason>, program: &str, ctx: &Context
     failed(Failure { exit_code, stdout, stderr, ..Failure::new(&text) })
 }
 
-/// The exit code as a shell would tell it, and the same in words. What a command wrote is kept
-/// beside them and not in them: it may be anything, and errors are shown in more places.
+/// The exit code as in a shell, and the same in words. Output is not part of the words: it may be
+/// secret, and errors are shown in more places.
 fn how(report: Option<Report>, program: &str) -> (Option<i32>, String) {
     let system = |code| io::Error::from_raw_os_error(code);
     match report {
@@ -218,8 +230,16 @@ mod tests {
         assert_eq!(plan(Duration::ZERO, second(2)), (millis(1_500), Duration::ZERO));
     }
 
+    #[tokio::test]
+    async fn a_panic_of_the_attending_task_is_a_charged_failure() {
+        let panicked = tokio::spawn(async { panic!("on purpose") }).await.unwrap_err();
+        let Verdict::Fail(failure) = unattended(&panicked) else { panic!("it was given back") };
+        assert!(failure.retryable, "{failure:?}");
+        assert_eq!(failure.kind, FailureKind::Panicked);
+    }
+
     #[test]
-    fn an_end_is_told_as_a_shell_tells_it_and_in_words() {
+    fn an_end_is_reported_as_a_shell_does_and_in_words() {
         for (report, code, words) in [
             (Some(Report::Exited(3)), Some(3), "code 3"),
             (Some(Report::Signalled(11)), Some(139), "signal 11 (SIGSEGV)"),

@@ -1,23 +1,23 @@
-//! What a `command` job asks for, and which of it may be asked for over HTTP.
+//! The payload of a `command` job, and which programs may be enqueued over HTTP.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// The payload, as it is written.
+/// The payload, not checked yet.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Payload {
-    /// The program and its arguments, as they are.
+    /// The program and its arguments, run without a shell.
     argv: Option<Vec<String>>,
     /// A line for `sh -c`.
     command: Option<String>,
-    /// Where it runs; the server's own working directory if absent.
+    /// Working directory; the server's if absent.
     cwd: Option<String>,
 }
 
-/// What is run.
+/// A checked payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Spec {
     pub(super) argv: Vec<OsString>,
@@ -25,7 +25,7 @@ pub(super) struct Spec {
 }
 
 impl Payload {
-    /// What is run; or what is wrong, which no other attempt would mend.
+    /// Checks the payload; an error is permanent.
     pub(super) fn spec(self) -> Result<Spec, String> {
         let argv = match (self.argv, self.command) {
             (Some(argv), None) => argv,
@@ -45,34 +45,34 @@ impl Payload {
 
 /// The programs that may be enqueued over HTTP.
 ///
-/// This is checked when a job comes in, and not again when it runs: jobs carry no mark of where
-/// they came from, and whoever writes to the store directly may run anything already.
+/// This is checked when a job is enqueued, not when it runs: jobs do not record their origin, and
+/// a user who can write to the store may run anything already.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Allowed(pub(crate) Vec<String>);
 
 impl Allowed {
-    /// Whether this may be run for somebody who reached the server over HTTP; why not, otherwise.
-    /// Only programs and arguments: a shell line is any program, and in a directory of the
-    /// client's choice an allowed program may find any file.
+    /// Refuses what a client over HTTP may not enqueue. `argv` only: a shell line may run any
+    /// program, and in a directory of the client's choice an allowed program may find any file.
     pub(crate) fn check(&self, payload: &str) -> Result<(), String> {
         if self.0.is_empty() {
             return Err(
-                "they are not taken over HTTP; enqueue them on the command line, or start \
-                        the server with --allow-command PROGRAM"
+                "they are not accepted over HTTP; enqueue them on the command line, or start \
+                 the server with --allow-command PROGRAM"
                     .into(),
             );
         }
-        let payload: Payload = serde_json::from_str(payload)
-            .map_err(|error| format!("over HTTP their payload is {{\"argv\":[...]}}: {error}"))?;
+        let payload: Payload = serde_json::from_str(payload).map_err(|error| {
+            format!("over HTTP their payload must be {{\"argv\":[...]}}: {error}")
+        })?;
         if payload.command.is_some() || payload.cwd.is_some() {
-            return Err("over HTTP their payload may hold `argv` and nothing else".into());
+            return Err("over HTTP their payload may have `argv` only".into());
         }
         let spec = payload.spec()?;
         let allowed = |name: &String| spec.argv.first().is_some_and(|first| first == name.as_str());
         if self.0.iter().any(allowed) {
             return Ok(());
         }
-        Err("over HTTP only the programs are taken that --allow-command names, written the same \
+        Err("over HTTP only programs listed in --allow-command are accepted, spelled the same \
              way"
         .into())
     }

@@ -1,8 +1,8 @@
 //! The server's side of one command: starting its supervisor, reading its output, passing on
 //! orders, and reading how it ended.
 //!
-//! An order is the time in which the command is to end. Whoever drops the sender of orders has
-//! everything killed at once; the task behind the supervisor goes on until that has happened.
+//! An order is the time in which the command is to end. Dropping the order channel kills the
+//! command at once; the task behind the supervisor goes on until that has happened.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -25,64 +25,64 @@ use super::protocol::{Report, SUPERVISE, TERM, Task};
 use crate::kinds::output::Tail;
 use crate::process::this_binary;
 
-/// How long a supervisor has to kill and collect everything, before it is itself taken to be stuck.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time in which a supervisor must kill and collect everything; after that it is killed itself.
+const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long output is read once nothing of the command is left. Its end comes at once, unless a
-/// process that never belonged to the command holds the pipe.
+/// Time limit to read output once no process of the command is left. Its end comes at once, unless
+/// another process holds the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A command that ended, and what it wrote.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// How; nothing if its supervisor was killed.
+    /// `None` if its supervisor was killed.
     pub(super) report: Option<Report>,
     pub(super) stdout: Tail,
     pub(super) stderr: Tail,
 }
 
-/// The supervisors of this process. Every other child of it is a stray.
+/// The supervisors of this process. Every other child of it is an orphaned process of a command.
 static SUPERVISORS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 fn supervisors() -> MutexGuard<'static, BTreeSet<u32>> {
     SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prepares this process: should a supervisor be killed, what it kept comes to us.
+/// Makes this process adopt the descendants of a supervisor that is killed.
 pub(super) fn prepare() {
     family::adopt_orphans();
 }
 
-/// Starts a supervisor with this task; `env` is all that the command sees of the environment.
-pub(super) fn start(task: &Task, env: &[(OsString, OsString)]) -> io::Result<Attendance> {
+/// Starts a supervisor with this task; `env` is the whole environment of the command.
+pub(super) fn start(task: &Task, env: &[(OsString, OsString)]) -> io::Result<Supervision> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let control = UnixStream::from_std(ours)?;
     let mut command = Command::new(this_binary()?);
     command.arg0("job-supervisor").arg(SUPERVISE).args(task.to_args());
     command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
-    // A group of its own: a Ctrl-C meant for the server is not for its commands.
+    // A separate process group: a Ctrl-C for the server must not reach its commands.
     command.process_group(0).stdin(Stdio::from(OwnedFd::from(theirs)));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Under the lock, so that nobody takes it for a stray before it is known.
+    // Under the lock, so that it is not killed as an orphan before it is registered.
     let mut supervisors = supervisors();
     let child = command.spawn()?;
     supervisors.extend(child.id());
-    Ok(Attendance { pid: child.id(), child, control, line: Vec::new() })
+    Ok(Supervision { pid: child.id(), child, control, line: Vec::new() })
 }
 
-/// A supervisor at work.
+/// A running supervisor.
 #[derive(Debug)]
-pub(super) struct Attendance {
+pub(super) struct Supervision {
     child: Child,
     pid: Option<u32>,
     control: UnixStream,
-    /// What has come of its report.
+    /// Bytes of its report that were read so far.
     line: Vec<u8>,
 }
 
-impl Attendance {
-    /// Reads, passes on orders, and ends when nothing of the command is left.
+impl Supervision {
+    /// Reads output, passes on orders, and returns when no process of the command is left.
     pub(super) async fn attend(mut self, orders: mpsc::Receiver<Duration>) -> Ended {
         let (out, err) = (self.child.stdout.take(), self.child.stderr.take());
         let (mut stdout, mut stderr) = (Tail::default(), Tail::default());
@@ -107,7 +107,7 @@ impl Attendance {
         Ended { report, stdout, stderr }
     }
 
-    /// Passes on orders until the report comes. Nothing if none will come.
+    /// Passes on orders until the report arrives; `None` if the supervisor ended without one.
     async fn follow(&mut self, mut orders: mpsc::Receiver<Duration>) -> Option<Report> {
         let mut stage = Stage::Running;
         loop {
@@ -122,9 +122,9 @@ impl Attendance {
                     stage = match order {
                         Some(grace) => {
                             let _ = self.control.write_all(&[TERM]).await;
-                            Stage::Told(Instant::now() + grace)
+                            Stage::Stopping(Instant::now() + grace)
                         }
-                        // Whoever gives the orders has gone: there is no time left.
+                        // The sender of orders was dropped: there is no time left.
                         None => self.kill().await,
                     };
                 }
@@ -138,15 +138,15 @@ impl Attendance {
         }
     }
 
-    /// Has the supervisor kill everything. The way back stays open for its report.
+    /// Makes the supervisor kill everything. Its report can still be read.
     async fn kill(&mut self) -> Stage {
         let _ = self.control.shutdown().await;
-        Stage::Killing(Instant::now() + PATIENCE)
+        Stage::Killing(Instant::now() + SUPERVISOR_TIMEOUT)
     }
 
-    /// Collects the supervisor. One that has not done its work is killed, and its work done here.
+    /// Collects the supervisor. If it is stuck, kills it and the command's processes.
     async fn dismiss(mut self, done: bool) {
-        if !done || timeout(PATIENCE, self.child.wait()).await.is_err() {
+        if !done || timeout(SUPERVISOR_TIMEOUT, self.child.wait()).await.is_err() {
             let _ = self.child.start_kill();
             let _ = self.child.wait().await;
         }
@@ -154,18 +154,18 @@ impl Attendance {
             supervisors().remove(&pid);
         }
         if !done {
-            end_strays().await;
+            end_orphans().await;
         }
     }
 }
 
-/// How far it has come with a command.
+/// State of a command's end.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
     Running,
-    /// It was told to end, and is killed at this instant.
-    Told(Instant),
-    /// It is being killed; after this instant its supervisor is taken to be stuck.
+    /// It got TERM, and is killed at this instant.
+    Stopping(Instant),
+    /// It gets KILL; after this instant its supervisor counts as stuck.
     Killing(Instant),
 }
 
@@ -173,20 +173,20 @@ impl Stage {
     fn deadline(self) -> Option<Instant> {
         match self {
             Self::Running => None,
-            Self::Told(at) | Self::Killing(at) => Some(at),
+            Self::Stopping(at) | Self::Killing(at) => Some(at),
         }
     }
 }
 
-/// How often, and how many times, strays are looked for.
+/// Interval and number of searches for orphaned processes.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const LOOKS: usize = 200;
 
-/// Ends what supervisors that were killed had kept.
-async fn end_strays() {
+/// Kills the processes of supervisors that were killed.
+async fn end_orphans() {
     let mut left = 0;
     for _ in 0..LOOKS {
-        left = look_for_strays();
+        left = look_for_orphans();
         if left == 0 {
             return;
         }
@@ -195,9 +195,9 @@ async fn end_strays() {
     tracing::error!(left, "processes that a command left behind cannot be killed");
 }
 
-fn look_for_strays() -> usize {
+fn look_for_orphans() -> usize {
     let supervisors = supervisors();
-    family::kill_strays(&|pid: Pid| {
+    family::kill_orphans(&|pid: Pid| {
         u32::try_from(pid.as_raw_nonzero().get()).is_ok_and(|pid| supervisors.contains(&pid))
     })
 }

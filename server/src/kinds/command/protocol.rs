@@ -1,5 +1,5 @@
-//! What the server and a supervisor send each other: a task as arguments, orders as bytes, and one
-//! line about the end.
+//! Messages between the server and a supervisor: a task as arguments, orders as bytes, and one line
+//! about the end.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,11 +7,10 @@ use std::path::PathBuf;
 /// The argument that makes this binary a supervisor.
 pub(crate) const SUPERVISE: &str = "supervise-job";
 
-/// The order to send TERM. The end of the line means KILL, so that a server that dies needs no
-/// words.
+/// The order to send TERM. EOF means KILL, so a crashed server needs no message.
 pub(super) const TERM: u8 = b't';
 
-/// What a supervisor runs, and within which limits.
+/// A program with its limits, for a supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) limits: Limits,
@@ -19,7 +18,7 @@ pub(super) struct Task {
     pub(super) argv: Vec<OsString>,
 }
 
-/// What a command may use; nothing is limited that is not given.
+/// Resource limits of a command; `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) cpu_seconds: Option<u64>,
@@ -28,7 +27,7 @@ pub(crate) struct Limits {
 }
 
 impl Task {
-    /// As arguments of a supervisor, behind [`SUPERVISE`].
+    /// The arguments of a supervisor after [`SUPERVISE`].
     pub(super) fn to_args(&self) -> Vec<OsString> {
         let Limits { cpu_seconds, memory_bytes, open_files } = self.limits;
         let number = |limit: Option<u64>| limit.map_or("-".into(), |limit| limit.to_string());
@@ -52,18 +51,18 @@ impl Task {
     }
 }
 
-/// What became of a command, told once nothing of it is left.
+/// How a command ended, reported once no process of it is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Report {
     /// It ended by itself, with this code.
     Exited(i32),
     /// A signal ended it.
     Signalled(i32),
-    /// Its working directory cannot be entered; the error of the system.
+    /// Its working directory cannot be entered; the `errno`.
     NoDirectory(i32),
-    /// Its program cannot be started; the error of the system.
+    /// Its program cannot be started; the `errno`.
     NotStarted(i32),
-    /// It was told to end while it ran, and did; what it said then is not trusted.
+    /// It ended after TERM or KILL from the server; its exit code is not trusted.
     Stopped,
 }
 
@@ -78,7 +77,7 @@ impl Report {
         }
     }
 
-    /// A line that is not whole says nothing.
+    /// Parses a report; `None` if the line is incomplete.
     pub(super) fn from_line(line: &[u8]) -> Option<Self> {
         let line = str::from_utf8(line).ok()?.strip_suffix('\n')?;
         let (word, number) = line.split_once(' ')?;

@@ -1,9 +1,8 @@
-//! The supervisor: a small process of our own between the server and one command.
+//! The supervisor: a small process between the server and one command.
 //!
-//! It adopts whatever the command leaves behind, and tells the end of the command only once nothing
-//! of it is left. It hears orders on its standard input; when that ends, because the server says so
-//! or has died, everything is killed at once. When a command has had its time is for the server to
-//! say.
+//! It adopts the orphans of the command, and reports the end of the command only once no process
+//! of it is left. It reads orders from its standard input; EOF, because the server closed it or has
+//! died, kills everything at once. The server sets deadlines.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -18,13 +17,13 @@ use rustix::process::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::family;
 use super::protocol::{Limits, Report, TERM, Task};
 
-/// Runs a supervisor with the arguments behind its own.
+/// Runs a supervisor with the arguments after [`SUPERVISE`](super::protocol::SUPERVISE).
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let kept = Task::from_args(args).ok_or_else(usage).and_then(|task| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -48,23 +47,24 @@ async fn keep(task: &Task) -> io::Result<()> {
     control.set_nonblocking(true)?;
     let mut control = UnixStream::from_std(control)?;
     let changes = signal(SignalKind::child())?;
-    // What is meant for the server, and reaches all of its processes, is for the server to hear.
+    // Signals to the process group of the server are handled by the server.
     let _deaf = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()]
         .map(signal)
         .into_iter()
-        .collect::<io::Result<Vec<Heard>>>()?;
+        .collect::<io::Result<Vec<SignalStream>>>()?;
     family::adopt_orphans();
     name_this_process();
     let report = match start(task) {
         Ok(command) => Kept::new(command, changes).attend(&mut control).await,
         Err(report) => report,
     };
-    // If nobody hears it, the server is gone, and all that matters is that the command is too.
+    // If the server is gone, the report is not needed: the command has ended.
     let _ = control.write_all(report.to_line().as_bytes()).await;
     Ok(())
 }
 
-/// So that whoever kills the server by its name leaves its supervisors to do their work.
+/// Renames this process, so that a kill of the server by name does not hit its supervisors, which
+/// then end their commands.
 fn name_this_process() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_name(c"job-supervisor");
@@ -84,7 +84,7 @@ fn start(task: &Task) -> Result<Pid, Report> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Report::NotStarted(0))
 }
 
-/// Limits are inherited; the supervisor itself needs next to nothing of what they limit.
+/// Sets limits on this process, which the command inherits.
 fn limit(limits: Limits) {
     let lower = |resource, soft: u64, hard: u64| {
         let highest = getrlimit(resource).maximum.unwrap_or(u64::MAX);
@@ -103,38 +103,38 @@ fn limit(limits: Limits) {
     }
 }
 
-/// How often killed processes are looked for that had children in the meantime.
+/// Interval of searches for children of killed processes.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// After which what cannot be killed, because it runs with other rights, is left. Otherwise its job
-/// would never end.
+/// Time after which processes that cannot be killed, because they run with other rights, are left.
+/// Otherwise the job would never end.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// A command that was started.
 struct Kept {
     command: Pid,
-    changes: Heard,
-    /// How it ended, once it has.
+    changes: SignalStream,
+    /// `None` while it runs.
     ended: Option<Report>,
-    /// Whether it was told to end while it ran.
-    told: bool,
-    /// Whether nothing may go on.
+    /// Whether the order to end arrived while it ran.
+    ordered: bool,
+    /// Whether every process gets KILL.
     killing: bool,
 }
 
 impl Kept {
-    fn new(command: Pid, changes: Heard) -> Self {
-        Self { command, changes, ended: None, told: false, killing: false }
+    fn new(command: Pid, changes: SignalStream) -> Self {
+        Self { command, changes, ended: None, ordered: false, killing: false }
     }
 
-    /// Waits until nothing of the command is left.
+    /// Waits until no process of the command is left.
     async fn attend(mut self, control: &mut UnixStream) -> Report {
         let mut open = true;
         let mut give_up = None;
         while self.reap() {
-            // What a command that ended by itself leaves behind has no claim to go on. If it was
-            // told to end, the others of its group have the rest of their time.
-            self.killing |= self.ended.is_some() && !self.told;
+            // Processes that outlive a command that ended by itself are killed. If it was ordered
+            // to end, the others of its group have the rest of their grace.
+            self.killing |= self.ended.is_some() && !self.ordered;
             if self.killing {
                 self.kill();
                 let at = *give_up.get_or_insert_with(|| Instant::now() + GIVE_UP);
@@ -153,15 +153,15 @@ impl Kept {
             }
         }
         match self.ended {
-            Some(report) if !self.told => report,
+            Some(report) if !self.ordered => report,
             _ => Report::Stopped,
         }
     }
 
     fn obey(&mut self, order: Option<u8>) {
         self.reap();
-        // It may have ended before it was told.
-        self.told |= self.ended.is_none();
+        // It may have ended before the order came.
+        self.ordered |= self.ended.is_none();
         match order {
             // Once: to some programs a second one means that there is no time to clean up.
             Some(TERM) if self.ended.is_none() => {
@@ -172,7 +172,7 @@ impl Kept {
         }
     }
 
-    /// Collects what has ended; whether something is left.
+    /// Collects processes that have ended; returns whether others are left.
     fn reap(&mut self) -> bool {
         let (command, ended) = (self.command, &mut self.ended);
         family::reap(|pid, status| {
@@ -184,7 +184,7 @@ impl Kept {
 
     fn kill(&self) {
         // The number of a group is its own as long as its first process was not collected. All at
-        // once is better than one by one: nobody can be born in between.
+        // once is better than one by one: no process can be started in between.
         if self.ended.is_none() {
             let _ = kill_process_group(self.command, Signal::KILL);
         }

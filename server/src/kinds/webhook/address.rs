@@ -1,15 +1,15 @@
-//! Which addresses a webhook may connect to. It is asked about the address itself, after names were
-//! resolved: how the address was written plays no part.
+//! Addresses that a webhook may connect to. The resolved address is checked, so it does not matter
+//! how it was written.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Which addresses may be connected to.
+/// Addresses that may be reached: public ones, and those allowed here.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reach {
-    /// Every address.
+    /// All addresses may be reached, also those of this machine.
     pub(crate) everywhere: bool,
-    /// These, beside public ones.
+    /// Private blocks that are allowed.
     pub(crate) also: Vec<Block>,
 }
 
@@ -47,7 +47,7 @@ impl FromStr for Block {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no block of addresses; write it like 10.0.0.0/8");
+        let wrong = || format!("{text:?} is not an address block (CIDR); write it like 10.0.0.0/8");
         let (first, prefix) = text.split_once('/').unwrap_or((text, ""));
         let first: IpAddr = first.parse().map_err(|_| wrong())?;
         let longest = if first.is_ipv4() { 32 } else { 128 };
@@ -63,8 +63,7 @@ impl FromStr for Block {
     }
 }
 
-/// Whether an address belongs to a machine somewhere on the Internet, as far as the registries of
-/// special addresses tell.
+/// Whether an address is public by IANA's registries of special addresses.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -84,7 +83,7 @@ const SPECIAL_V4: [([u8; 4], u8); 15] = [
     ([100, 64, 0, 0], 10),
     // This machine.
     ([127, 0, 0, 0], 8),
-    // Link-local, where clouds tell their machines about themselves.
+    // Link-local; in clouds the metadata service.
     ([169, 254, 0, 0], 16),
     // Protocols, documentation, relays of 6to4, benchmarks.
     ([192, 0, 0, 0], 24),
@@ -111,7 +110,7 @@ const SPECIAL_V6: [(u16, u16, u8); 4] =
     [(0x2001, 0, 23), (0x2001, 0x0db8, 32), (0x2002, 0, 16), (0x3fff, 0, 20)];
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    // A translator makes of such an address the one of IPv4 in it.
+    // NAT64: such an address is translated to the IPv4 address in it.
     if let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = address.segments() {
         return is_public_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
     }
@@ -127,7 +126,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 mod tests {
     use super::*;
 
-    /// Addresses that lead to this machine, its neighbours or nowhere.
+    /// Addresses of this machine, of its network, or of none.
     pub(crate) const SPECIAL: [&str; 40] = [
         "127.0.0.1",
         "127.255.255.255",

@@ -1,16 +1,16 @@
-//! What an answer means for the job.
+//! The verdict of a job by the answer of its receiver.
 
 use http::header::{LOCATION, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use windlass_core::{Delay, Excerpt, Failure, Millis, Verdict, Wall};
 
-/// The longest time a receiver may put a job off.
+/// Maximum delay that a receiver may ask for.
 const LONGEST: Millis = Millis::days(1);
 
-/// The shortest, so that `Retry-After: 0` does not use up all attempts at once.
+/// Minimum delay, so that `Retry-After: 0` does not use up all attempts at once.
 const SHORTEST: Millis = Millis::seconds(1);
 
-/// The verdict on an answer; `body` is the end of what was said.
+/// The verdict on an answer; `body` is the end of its body.
 pub(super) fn verdict(
     status: StatusCode,
     headers: &HeaderMap,
@@ -26,20 +26,19 @@ pub(super) fn verdict(
         let result = windlass_core::Payload::new(&result.to_string());
         return Verdict::Complete { result: result.ok() };
     }
-    let mut failure = Failure::new(&told(status, headers));
+    let mut failure = Failure::new(&described(status, headers));
     failure.stdout = Some(body);
     if status == StatusCode::GONE {
         failure = failure.permanent();
     }
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-        // The attempt counts all the same: a receiver that always says so must not be asked for
-        // ever.
+        // The attempt counts: a receiver that always answers so must not be called for ever.
         failure.retry_in = retry_after(headers, now);
     }
     Verdict::Fail(Box::new(failure))
 }
 
-fn told(status: StatusCode, headers: &HeaderMap) -> String {
+fn described(status: StatusCode, headers: &HeaderMap) -> String {
     let known = status.canonical_reason().unwrap_or("");
     if status.is_redirection()
         && let Some(location) = headers.get(LOCATION)
@@ -56,7 +55,7 @@ fn told(status: StatusCode, headers: &HeaderMap) -> String {
     format!("the receiver answered {} {known}", status.as_u16()).trim_end().into()
 }
 
-/// When to try again: so many seconds, or an instant.
+/// Parses `Retry-After`: a number of seconds, or an instant.
 fn retry_after(headers: &HeaderMap, now: Wall) -> Option<Delay> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let millis = if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {

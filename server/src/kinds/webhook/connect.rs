@@ -1,7 +1,7 @@
 //! Connections to receivers: resolve, check, connect to what was checked, TLS.
 //!
-//! Each new connection resolves anew, and is made to an address that was just checked, never to a
-//! name: a name that means something else a moment later gains nothing.
+//! Each new connection resolves the name again, and connects to the address that was checked, never
+//! to the name: a name that resolves to another address a moment later gains nothing.
 
 use std::future::Future;
 use std::io;
@@ -25,13 +25,13 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::address::Reach;
 
-/// Why there is no connection.
+/// A connection that could not be made, with its cause.
 #[derive(Debug, Error)]
 pub(super) enum ConnectError {
-    /// Where it leads is not told: whoever may enqueue a webhook need not learn about this network.
+    /// Without the address, so that clients that enqueue webhooks cannot explore this network.
     #[error(
         "the address leads to this machine or a private network, which webhooks may not reach; \
-         let it in with --webhook-allow"
+         allow it with --webhook-allow"
     )]
     OutOfReach,
     #[error("the host's name cannot be resolved: {0}")]
@@ -46,24 +46,25 @@ pub(super) enum ConnectError {
 
 type Resolving = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
-/// Finds the addresses of a host.
+/// Resolves a host to its addresses.
 pub(super) type Resolver = Arc<dyn Fn(String, u16) -> Resolving + Send + Sync>;
 
-/// The system's. It also takes addresses in the forms of old: 2130706433, 0x7f.1, 017700000001.
+/// The resolver of the system. It also accepts old forms of addresses: 2130706433, 0x7f.1,
+/// 017700000001.
 pub(super) fn system_resolver() -> Resolver {
     Arc::new(|host, port| {
         Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
     })
 }
 
-/// Addresses of one host that are tried at most.
+/// Maximum number of addresses of one host that are tried.
 const TRIES: usize = 4;
 
-/// Makes connections.
+/// Resolves, checks and connects to receivers.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) reach: Arc<Reach>,
-    pub(super) patience: Duration,
+    pub(super) connect_timeout: Duration,
     pub(super) resolver: Resolver,
 }
 
@@ -81,7 +82,7 @@ impl Connector {
         for address in within.into_iter().take(TRIES) {
             match TcpStream::connect(address).await {
                 Ok(stream) => {
-                    // A small request should leave at once; if that cannot be said, it still works.
+                    // Without TCP_NODELAY a small request is only slower.
                     let _ = stream.set_nodelay(true);
                     return Ok(TokioIo::new(if secure {
                         Box::new(encrypted(stream, host).await.map_err(ConnectError::Tls)?)
@@ -108,8 +109,8 @@ impl tower_service::Service<Uri> for Connector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connector = self.clone();
         Box::pin(async move {
-            let patience = connector.patience;
-            timeout(patience, connector.connect(uri)).await.unwrap_or(Err(ConnectError::TimedOut))
+            let limit = connector.connect_timeout;
+            timeout(limit, connector.connect(uri)).await.unwrap_or(Err(ConnectError::TimedOut))
         })
     }
 }
@@ -117,7 +118,7 @@ impl tower_service::Service<Uri> for Connector {
 /// A connection, with or without TLS.
 pub(super) type Stream = Box<dyn Io>;
 
-/// What a connection can do.
+/// A stream that can be read and written.
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}

@@ -1,7 +1,7 @@
-//! The kind `webhook`: sends one request, and judges by the answer.
+//! The kind `webhook`: sends one request; the answer decides the verdict.
 //!
-//! Redirects are not followed, and no address is connected to that was not checked. Nothing that
-//! may be secret (the URL beyond its host, headers, the body) is part of an error.
+//! Redirects are not followed, and every address is checked before a connection. Nothing that may
+//! be secret (the URL beyond its host, headers, the body) is part of an error.
 
 mod address;
 mod answer;
@@ -33,26 +33,26 @@ pub(crate) use address::{Block, Reach};
 pub(crate) use payload::Payload;
 pub(crate) use sign::Secrets;
 
-/// How webhooks are sent.
+/// Limits and addresses of webhooks, from the settings.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) reach: Reach,
     pub(crate) secrets: Secrets,
-    /// For a connection to be made, TLS included.
+    /// Time limit for a connection, TLS included.
     pub(crate) connect_timeout: Duration,
-    /// For everything, to the end of the answer.
+    /// Time limit for everything, to the end of the answer.
     pub(crate) timeout: Duration,
 }
 
-/// How much of an answer is read; of that, the end is kept. A connection whose answer is longer is
-/// not used again.
+/// Bytes of an answer that are read; the end of them is kept. A connection with a longer answer is
+/// not reused.
 const ANSWER_BYTES: usize = 1024 * 1024;
 
-/// How long, and how many, connections to one host are kept for the next webhook.
+/// Time for which, and number of, idle connections to one host that are kept.
 const IDLE: Duration = Duration::from_secs(30);
 const IDLE_PER_HOST: usize = 32;
 
-/// Sends webhooks, over connections that are used again.
+/// Sends webhooks, over connections that are reused.
 pub(crate) struct Sender {
     client: Client<Connector, String>,
     secrets: Secrets,
@@ -72,7 +72,7 @@ impl Sender {
 
     fn resolving(settings: &Settings, resolver: Resolver) -> Self {
         let reach = Arc::new(settings.reach.clone());
-        let connector = Connector { reach, patience: settings.connect_timeout, resolver };
+        let connector = Connector { reach, connect_timeout: settings.connect_timeout, resolver };
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_idle_timeout(IDLE).pool_max_idle_per_host(IDLE_PER_HOST);
         builder.pool_timer(TokioTimer::new()).http1_max_headers(100);
@@ -80,7 +80,7 @@ impl Sender {
         Self { client, secrets: settings.secrets.clone(), timeout: settings.timeout }
     }
 
-    /// Sends, and judges by the answer. The job may be dropped meanwhile: the connection ends.
+    /// Sends a request and returns the verdict. Dropping this future closes the connection.
     async fn send(&self, mut request: Request<String>, id: &str, now: Wall) -> Verdict {
         self.vouch(&mut request, id, now);
         let to = receiver(&request);
@@ -99,7 +99,7 @@ impl Sender {
         Verdict::Fail(Box::new(Failure { error, ..failure }))
     }
 
-    /// Says what is sent and when, and proves it.
+    /// Adds id, time and signatures as headers.
     fn vouch(&self, request: &mut Request<String>, id: &str, now: Wall) {
         let seconds = now.get().div_euclid(1_000);
         let signature = self.secrets.sign(id, seconds, request.body());
@@ -116,7 +116,6 @@ impl Sender {
     }
 }
 
-/// Sends one webhook.
 pub(crate) async fn run(sender: Arc<Sender>, payload: Payload, ctx: Context) -> Verdict {
     let request = match payload.request() {
         Ok(request) => request,
@@ -137,14 +136,14 @@ pub(crate) async fn run(sender: Arc<Sender>, payload: Payload, ctx: Context) -> 
     }
 }
 
-/// Method and host of a request, for people: nothing else of it.
+/// Method and host of a request, for errors and results: nothing else may be shown.
 fn receiver(request: &Request<String>) -> String {
     let host = request.uri().authority().map_or("", |authority| authority.as_str());
     format!("{} to {host:?}", request.method())
 }
 
-/// What kept an answer from coming. Only an address that may not be reached is final: it was asked
-/// for by the job, and a name that means another address next time is no reason to try again.
+/// The failure if there is no answer. It is permanent only for an address that may not be reached,
+/// even if the name may resolve to another next time.
 fn why(error: &hyper_util::client::legacy::Error) -> Failure {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     let mut deepest = error.to_string();
@@ -160,7 +159,7 @@ fn why(error: &hyper_util::client::legacy::Error) -> Failure {
     Failure::new(&format!("the connection failed: {deepest}"))
 }
 
-/// Reads the answer, as far as it is read, and judges.
+/// Reads the answer, up to the limit, and returns the verdict.
 async fn judged(response: Response<Incoming>, now: Wall) -> Verdict {
     let (head, mut body) = response.into_parts();
     let (mut tail, mut read) = (Tail::default(), 0);
@@ -171,7 +170,7 @@ async fn judged(response: Response<Incoming>, now: Wall) -> Verdict {
             whole = true;
             break;
         };
-        // What was said before the connection broke counts: the status has been told.
+        // The status was received, so it counts although the connection broke later.
         let Ok(frame) = frame else { break };
         if let Some(data) = frame.data_ref() {
             read += data.len();

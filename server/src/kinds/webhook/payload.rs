@@ -1,4 +1,4 @@
-//! What a `webhook` job asks for, and the request that comes of it.
+//! The payload of a `webhook` job, and the request made from it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use http::{Method, Request, Uri};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The payload, as it is written.
+/// The payload, not checked yet.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Payload {
@@ -15,11 +15,11 @@ pub(crate) struct Payload {
     method: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// A string is sent as it is, anything else as JSON, as it was written.
+    /// A string is sent without quotes, any other value as the JSON that was enqueued.
     body: Option<Box<RawValue>>,
 }
 
-/// Headers that are not the job's to set: those of the connection, and those we vouch for.
+/// Headers that a job may not set: those of the connection, and the signed ones.
 const OURS: [&str; 14] = [
     "host",
     "connection",
@@ -37,20 +37,23 @@ const OURS: [&str; 14] = [
     "webhook-signature",
 ];
 
-/// How many headers a job may set.
+/// Maximum number of headers that a job may set.
 const HEADERS: usize = 64;
 
 impl Payload {
-    /// The request; or what is wrong, which no other attempt would mend. Nothing of the payload is
-    /// repeated there but names: it may hold secrets.
+    /// Makes the request; an error is permanent. It names fields and repeats no values of the
+    /// payload, which may be secret.
     pub(super) fn request(self) -> Result<Request<String>, String> {
-        let uri: Uri = self.url.parse().map_err(|_| "`url` is no address".to_owned())?;
+        let uri: Uri = self
+            .url
+            .parse()
+            .map_err(|_| "`url` is not a URL; write it like https://example.org/hook".to_owned())?;
         check_address(&uri)?;
         let method = match self.method.as_deref() {
             None => Method::POST,
             Some("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE") => {
                 let given = self.method.as_deref().unwrap_or_default().as_bytes();
-                Method::from_bytes(given).map_err(|_| "`method` is none".to_owned())?
+                Method::from_bytes(given).map_err(|_| "`method` is not valid".to_owned())?
             }
             Some(_) => {
                 return Err("`method` must be GET, HEAD, POST, PUT, PATCH or DELETE".into());
@@ -60,16 +63,17 @@ impl Payload {
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
         let body = content(self.body.as_deref(), &mut headers)?;
         if self.headers.len() > HEADERS {
-            return Err(format!("`headers` holds more than {HEADERS}"));
+            return Err(format!("`headers` has more than {HEADERS} entries"));
         }
         for (name, value) in self.headers {
             let name = HeaderName::try_from(&name)
-                .map_err(|_| format!("{name:?} is no name of a header"))?;
+                .map_err(|_| format!("{name:?} is not a valid header name"))?;
             if OURS.contains(&name.as_str()) {
                 return Err(format!("the header `{name}` cannot be set"));
             }
-            let value = HeaderValue::try_from(value)
-                .map_err(|_| format!("the value of the header `{name}` holds what none may"))?;
+            let value = HeaderValue::try_from(value).map_err(|_| {
+                format!("the value of the header `{name}` contains a character that is not allowed")
+            })?;
             headers.insert(name, value);
         }
         let mut request = Request::new(body);
@@ -100,7 +104,7 @@ fn content(body: Option<&RawValue>, headers: &mut HeaderMap) -> Result<String, S
     let Some(body) = body else { return Ok(String::new()) };
     let (body, kind) = if body.get().starts_with('"') {
         let text = serde_json::from_str(body.get());
-        (text.map_err(|_| "`body` is no text")?, "text/plain; charset=utf-8")
+        (text.map_err(|_| "`body` is not a valid string")?, "text/plain; charset=utf-8")
     } else {
         (body.get().to_owned(), "application/json")
     };

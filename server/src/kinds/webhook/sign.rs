@@ -1,5 +1,5 @@
-//! Signatures as Standard Webhooks has them: `v1`, HMAC-SHA256 over id, time and body. With several
-//! secrets there are several signatures, so that a receiver can change from one to the next.
+//! Signatures of Standard Webhooks: `v1`, HMAC-SHA256 over id, time and body. Each secret adds a
+//! signature, so that a receiver can change from one secret to the next.
 
 use std::fmt;
 use std::path::Path;
@@ -8,10 +8,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 
-/// A secret must be at least this long, in bytes.
+/// Minimum length of a secret, in bytes.
 const SHORTEST: usize = 16;
 
-/// What is signed with. It is never shown.
+/// The secrets to sign with. They are never shown.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<hmac::Key>);
 
@@ -22,7 +22,7 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// Those of a file, one per line, and those of the environment, with spaces between.
+    /// Reads secrets from a file, one per line, and from the environment, separated by spaces.
     pub(crate) fn load(file: Option<&Path>, env: Option<&str>) -> Result<Self, String> {
         let mut keys = Vec::new();
         if let Some(path) = file {
@@ -49,7 +49,7 @@ impl Secrets {
         Ok(Self(keys))
     }
 
-    /// The header `webhook-signature`; nothing without secrets.
+    /// The header `webhook-signature`; `None` without secrets.
     pub(super) fn sign(&self, id: &str, seconds: i64, body: &str) -> Option<String> {
         let content = format!("{id}.{seconds}.{body}");
         let sign = |key: &hmac::Key| {
@@ -60,12 +60,12 @@ impl Secrets {
     }
 }
 
-/// `whsec_` and base64, or any text as it is.
+/// Parses a secret: `whsec_` and base64, or any text.
 fn key(text: &str) -> Result<hmac::Key, String> {
     let bytes = match text.strip_prefix("whsec_") {
-        Some(encoded) => {
-            STANDARD.decode(encoded).map_err(|_| "what follows `whsec_` is no base64".to_owned())?
-        }
+        Some(encoded) => STANDARD
+            .decode(encoded)
+            .map_err(|_| "the text after `whsec_` is not base64".to_owned())?,
         None => text.into(),
     };
     if bytes.len() < SHORTEST {

@@ -1,4 +1,4 @@
-//! Sending, against receivers of our own on real sockets.
+//! Webhooks to receivers on real sockets.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -11,28 +11,28 @@ use super::*;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
 
-/// A receiver that answers every request like this. It tells of each connection and each request.
+/// A receiver that answers every request like this, and reports each connection and each request.
 async fn receiver(answer: &'static str) -> (SocketAddr, UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (told, heard) = unbounded_channel();
+    let (sender, received) = unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let told = told.clone();
-            let _ = told.send("connected".into());
+            let sender = sender.clone();
+            let _ = sender.send("connected".into());
             tokio::spawn(async move {
                 while let Some(request) = next_request(&mut stream).await {
-                    let _ = told.send(request);
+                    let _ = sender.send(request);
                     let _ = stream.write_all(answer.as_bytes()).await;
                 }
-                let _ = told.send("closed".into());
+                let _ = sender.send("closed".into());
             });
         }
     });
-    (address, heard)
+    (address, received)
 }
 
-/// One request with its body; nothing if the connection ended.
+/// One request with its body; `None` if the connection ended.
 async fn next_request(stream: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
@@ -82,7 +82,7 @@ fn done(verdict: Verdict) -> String {
 
 #[tokio::test]
 async fn however_an_address_of_this_machine_is_written_it_is_refused() {
-    let (address, mut heard) = receiver(OK).await;
+    let (address, mut received) = receiver(OK).await;
     let port = address.port();
     let sender = Sender::new(&settings(&[]));
     for host in [
@@ -119,11 +119,11 @@ async fn however_an_address_of_this_machine_is_written_it_is_refused() {
         assert!(unknown || !failure.retryable, "{host}");
         assert!(!unknown || !host.starts_with(['1', '[']), "{host}: {error}");
     }
-    // Had one of them got through, it would have been heard before this one.
+    // Had one of them got through, it would have arrived before this one.
     let sender = Sender::new(&settings(&["127.0.0.1"]));
     assert!(done(send(&sender, &format!("http://{address}/last")).await).contains("hi"));
-    assert_eq!(heard.recv().await.unwrap(), "connected");
-    assert!(heard.recv().await.unwrap().starts_with("POST /last "));
+    assert_eq!(received.recv().await.unwrap(), "connected");
+    assert!(received.recv().await.unwrap().starts_with("POST /last "));
 }
 
 /// A resolver that gives these answers, one after the other.
@@ -141,13 +141,13 @@ fn answers(answers: &[SocketAddr]) -> Resolver {
 #[tokio::test]
 async fn a_name_is_resolved_once_for_each_connection_and_what_was_checked_is_connected_to() {
     let closing = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-    let (address, mut heard) = receiver(closing).await;
+    let (address, mut received) = receiver(closing).await;
     let elsewhere: SocketAddr = format!("127.0.0.2:{}", address.port()).parse().unwrap();
     let settings = settings(&["127.0.0.1"]);
     // Good when it is looked at, and another when it is looked at again.
     let sender = Sender::resolving(&settings, answers(&[address, elsewhere, address]));
     done(send(&sender, "http://twofaced.example/").await);
-    assert_eq!(heard.recv().await.unwrap(), "connected");
+    assert_eq!(received.recv().await.unwrap(), "connected");
     let refused = failure(send(&sender, "http://twofaced.example/").await);
     assert!(refused.error.as_str().contains("may not reach"), "{refused:?}");
     done(send(&sender, "http://twofaced.example/").await);
@@ -155,7 +155,7 @@ async fn a_name_is_resolved_once_for_each_connection_and_what_was_checked_is_con
 
 #[tokio::test]
 async fn of_several_addresses_only_those_within_reach_are_tried() {
-    let (address, _heard) = receiver(OK).await;
+    let (address, _received) = receiver(OK).await;
     let outside: SocketAddr = format!("127.0.0.2:{}", address.port()).parse().unwrap();
     let resolver: Resolver =
         Arc::new(move |_, _| Box::pin(async move { Ok(vec![outside, address]) }));
@@ -165,7 +165,7 @@ async fn of_several_addresses_only_those_within_reach_are_tried() {
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let (address, mut heard) = receiver(
+    let (address, mut received) = receiver(
         "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1/inside?token=canary\r\n\
          content-length: 0\r\n\r\n",
     )
@@ -175,14 +175,14 @@ async fn a_redirect_is_not_followed() {
     let error = failure.error.as_str();
     assert!(error.contains("pointed to \"http://127.0.0.1/inside\""), "{error}");
     assert!(!error.contains("canary") && failure.retryable, "{error}");
-    heard.recv().await.unwrap();
-    assert!(heard.recv().await.unwrap().starts_with("POST / "));
-    assert!(heard.try_recv().is_err(), "one request");
+    received.recv().await.unwrap();
+    assert!(received.recv().await.unwrap().starts_with("POST / "));
+    assert!(received.try_recv().is_err(), "one request");
 }
 
 #[tokio::test]
 async fn a_request_is_signed_and_a_connection_is_used_again() {
-    let (address, mut heard) = receiver(OK).await;
+    let (address, mut received) = receiver(OK).await;
     let mut settings = settings(&["127.0.0.1"]);
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     settings.secrets = Secrets::load(None, Some(secret)).unwrap();
@@ -190,9 +190,9 @@ async fn a_request_is_signed_and_a_connection_is_used_again() {
     for _ in 0..3 {
         done(send(&sender, &format!("http://{address}/path?query")).await);
     }
-    assert_eq!(heard.recv().await.unwrap(), "connected");
+    assert_eq!(received.recv().await.unwrap(), "connected");
     for _ in 0..3 {
-        let request = heard.recv().await.unwrap();
+        let request = received.recv().await.unwrap();
         let signature = settings.secrets.sign("job_1_2", 1_614_265_330, r#"{"a":1}"#).unwrap();
         for line in [
             "POST /path?query HTTP/1.1",
@@ -233,7 +233,7 @@ async fn an_endless_answer_is_cut_and_its_connection_is_given_up() {
 
 #[tokio::test]
 async fn a_receiver_that_does_not_answer_is_not_waited_for() {
-    let (address, mut heard) = receiver("").await;
+    let (address, mut received) = receiver("").await;
     let mut settings = settings(&["127.0.0.1"]);
     settings.timeout = Duration::from_millis(200);
     let failure =
@@ -241,26 +241,26 @@ async fn a_receiver_that_does_not_answer_is_not_waited_for() {
     let error = failure.error.as_str();
     assert!(error.contains("no answer within 200ms") && !error.contains("canary"), "{error}");
     assert!(failure.retryable);
-    // And it sees that nobody waits any more.
-    while heard.recv().await.unwrap() != "closed" {}
+    // And it sees that the client has gone.
+    while received.recv().await.unwrap() != "closed" {}
 }
 
 #[tokio::test]
 async fn what_is_dropped_while_it_waits_closes_its_connection() {
-    let (address, mut heard) = receiver("").await;
+    let (address, mut received) = receiver("").await;
     let sender = Arc::new(Sender::new(&settings(&["127.0.0.1"])));
     let waiting = {
         let sender = Arc::clone(&sender);
         tokio::spawn(async move { send(&sender, &format!("http://{address}/")).await })
     };
-    heard.recv().await.unwrap();
-    heard.recv().await.unwrap();
+    received.recv().await.unwrap();
+    received.recv().await.unwrap();
     waiting.abort();
-    assert_eq!(heard.recv().await.unwrap(), "closed");
+    assert_eq!(received.recv().await.unwrap(), "closed");
 }
 
 #[tokio::test]
-async fn nobody_listening_and_no_tls_are_failures_to_try_again() {
+async fn a_refused_connection_and_missing_tls_are_failures_to_try_again() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

@@ -92,11 +92,7 @@ fn a_command_that_a_signal_ends_or_that_is_not_there_says_so() {
 #[test]
 fn endless_output_is_cut_and_marked_and_takes_no_memory() {
     let (place, server) = shell_server(&[]);
-    let peak = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
-    };
+    let peak = || server.peak_kib();
     run(&server, &script(&place, "echo warm"));
     let before = peak();
     let flood = "head -c 400000000 /dev/zero | tr '\\0' x; printf end >&2";
@@ -263,8 +259,8 @@ fn two_servers_on_one_file_run_each_command_once() {
 #[test]
 fn a_wait_for_a_running_command_ends_when_the_server_drains_and_not_with_the_command() {
     let (place, server) = shell_server(&["--drain-timeout", "10m"]);
-    let until_told = "until [ -e \"$1/go\" ]; do sleep 0.05; done";
-    let id = enqueue(&server, &script(&place, until_told));
+    let until_shown = "until [ -e \"$1/go\" ]; do sleep 0.05; done";
+    let id = enqueue(&server, &script(&place, until_shown));
     server.until(&format!("/jobs/{id}"), |job| job["state"] == "processing");
     let mut waiting = server.connect();
     waiting.ask("GET", &format!("/jobs/{id}?wait_ms=30000"), &[], None);

@@ -111,7 +111,7 @@ fn a_command_that_kills_or_stops_its_supervisor_hurts_itself_alone() {
         let wait = "while [ $(wc -l < \"$1/pids\") -lt 5 ]; do :; done";
         let text = escape(&format!("{wait}; kill -{signal} $PPID; {AND_STAY}"));
         let mut job = script(&place, &text);
-        job["timeout_ms"] = json!(5_000);
+        job["timeout_ms"] = json!(2_000);
         let job = super::run(&server, &job);
         assert_eq!(job["state"], "failed", "{signal}: {job}");
         let pids = pids(&place.path("pids"));
@@ -187,7 +187,7 @@ const NOTE_TERM: &str = r#"
 "#;
 
 /// Has the server stop with a command under way that does not end at TERM. Returns how many
-/// milliseconds after the signal the command got TERM, and how long it ran on: both told by itself.
+/// milliseconds after the signal the command got TERM, and how long it ran on: it prints both.
 fn term_and_kill(drain: &str, grace: &str) -> (u64, u64) {
     let place = Place::new("sqlite");
     let args = ["--drain-timeout", drain, "--command-grace", grace];
@@ -212,7 +212,7 @@ fn term_and_kill(drain: &str, grace: &str) -> (u64, u64) {
 }
 
 #[test]
-fn at_a_shutdown_term_comes_one_grace_before_the_deadline_and_kill_at_it() {
+fn at_a_shutdown_term_comes_one_grace_before_the_deadline_and_kill_at_the_end() {
     let (term, ran_on) = term_and_kill("6s", "3s");
     assert!(term >= 2_400, "TERM came {term} ms after the signal");
     assert!(ran_on >= 2_500, "of its grace of 3 s it had {ran_on} ms");
@@ -239,7 +239,7 @@ fn a_second_signal_leaves_no_command_behind_either() {
     enqueue(&server, &script(&place, &escape(AND_STAY)));
     let pids = started(&place, &server);
     server.signal("-TERM");
-    server.wait_for_log("nothing new is taken");
+    server.wait_for_log("new jobs are refused");
     server.signal("-TERM");
     assert_eq!(server.end().0.code(), Some(143));
     let other = place.start(&["--workers", "0"]);

@@ -75,9 +75,9 @@ fn secrets_are_neither_in_the_log_nor_in_errors_nor_in_results() {
     ]);
     command.env("WINDLASS_WEBHOOK_SECRET", "canary-canary-canary");
     let server = Server::of(command.spawn().unwrap());
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/canary?canary#canary", nobody.local_addr().unwrap());
-    drop(nobody);
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/canary?canary#canary", unused.local_addr().unwrap());
+    drop(unused);
     for payload in [
         json!({"url": url, "headers": {"authorization": "canary"}, "body": "canary"}),
         json!({"url": "http://user:canary@localhost/"}),
@@ -90,7 +90,7 @@ fn secrets_are_neither_in_the_log_nor_in_errors_nor_in_results() {
         assert_eq!(job["state"], "failed");
         assert!(!job.to_string().contains("canary") && !attempts.contains("canary"), "{job}");
     }
-    // What cannot be decoded is told to those who may see the payload, and not in the log.
+    // What cannot be decoded is shown to those who may see the payload, and not in the log.
     let wrong =
         json!({"kind": "webhook", "payload": {"url": "http://localhost/", "headers": "canary"}});
     assert!(run(&server, &wrong)["last_error"].as_str().unwrap().contains("canary"));

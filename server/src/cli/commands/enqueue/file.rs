@@ -16,15 +16,14 @@ use crate::api::wire::{BatchAnswer, BatchResult};
 use crate::cli::client::{Client, Failure};
 use crate::cli::commands::Session;
 
-/// How many requests are under way at once: while one is written, the next is read.
+/// Requests in flight at once: while one is written, the next is read.
 const IN_FLIGHT: usize = 3;
-/// How many bad lines are told one by one.
-const TOLD: u64 = 20;
-/// How often a request is made again that was refused for want of room, and how long after.
+/// Maximum number of refused lines that are reported one by one.
+const MOST_REPORTED: u64 = 20;
+/// How often a request is sent again that was refused as overloaded, and the pause before it.
 const TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Many jobs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Many jobs")]
 pub(super) struct FileArgs {
@@ -36,8 +35,7 @@ pub(super) struct FileArgs {
     /// one, so what an earlier run stored is not stored twice. The file must not have changed.
     #[arg(long, value_name = "NAME", requires = "file")]
     resume: Option<String>,
-    /// Stop at the first line that is refused. What was stored before, or is under way with it,
-    /// stays.
+    /// Stop at the first line that is refused. Jobs already sent or stored are kept.
     #[arg(long, requires = "file")]
     strict: bool,
 }
@@ -48,6 +46,8 @@ struct Tally {
     stored: u64,
     duplicates: u64,
     refused: u64,
+    /// Whether lines without an idempotency key got one by `--resume`.
+    resumes: bool,
 }
 
 /// A batch that came back.
@@ -64,7 +64,8 @@ pub(super) async fn run(
     let (resume, bar) = (args.resume.clone(), progress(session, size));
     let strict = args.strict;
     std::thread::spawn(move || lines::read(input, resume.as_deref(), strict, &sender));
-    let (mut tally, mut flights) = (Tally::default(), JoinSet::<Done>::new());
+    let mut tally = Tally { resumes: args.resume.is_some(), ..Tally::default() };
+    let mut flights = JoinSet::<Done>::new();
     let mut reading = true;
     while reading || !flights.is_empty() {
         tokio::select! {
@@ -120,9 +121,14 @@ impl Tally {
     ) -> Result<(), Failure> {
         let answer = answer.inspect_err(|_| {
             let (first, stored) = (batch.numbers.first().copied().unwrap_or(0), self.stored);
+            let next = if self.resumes {
+                "run the same command again: lines that are stored are not stored twice"
+            } else {
+                "lines without an idempotency key would be stored twice if it is run again; start \
+                 with --resume NAME to prevent that"
+            };
             session.out.say(&format!(
-                "stopped: {stored} jobs are stored; whether those from line {first} on are is not \
-                 known. With --resume NAME the file can be enqueued again without doing it twice"
+                "stopped: {stored} jobs are stored; lines from {first} on may or may not be; {next}"
             ));
         })?;
         let mut refused = batch.bad;
@@ -143,7 +149,7 @@ impl Tally {
         refused.sort_by_key(|(line, _)| *line);
         for (line, why) in refused {
             self.refused += 1;
-            if session.out.json || self.refused <= TOLD {
+            if session.out.json || self.refused <= MOST_REPORTED {
                 bar.suspend(|| session.out.wrong_line(line, &why));
             }
         }
@@ -152,17 +158,17 @@ impl Tally {
 }
 
 fn summary(session: &mut Session, tally: &Tally, took: Duration) -> Result<ExitCode, Failure> {
-    let Tally { stored, duplicates, refused } = *tally;
+    let Tally { stored, duplicates, refused, .. } = *tally;
     let out = &mut session.out;
     if out.json {
         let summary = json!({ "enqueued": stored, "duplicates": duplicates, "refused": refused });
         out.line(&summary.to_string())?;
     } else {
-        if refused > TOLD {
-            out.say(&format!("and {} more lines were refused", refused - TOLD));
+        if refused > MOST_REPORTED {
+            out.say(&format!("and {} more lines were refused", refused - MOST_REPORTED));
         }
         out.line(&format!(
-            "{stored} jobs enqueued, {duplicates} were there already, {refused} lines refused"
+            "{stored} jobs enqueued, {duplicates} duplicates, {refused} lines refused"
         ))?;
         out.say(&speed(stored + duplicates, took));
     }

@@ -61,7 +61,7 @@ pub(super) fn open(name: &str) -> Result<(Box<dyn BufRead + Send>, Option<u64>),
     Ok((Box::new(BufReader::with_capacity(1 << 18, file)), Some(size)))
 }
 
-/// Reads to the end, to the first bad line if it is `strict`, or until nobody wants more.
+/// Reads to the end, to the first bad line if it is `strict`, or until the receiver is gone.
 pub(super) fn read(
     mut input: Box<dyn BufRead + Send>,
     resume: Option<&str>,

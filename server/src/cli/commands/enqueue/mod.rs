@@ -17,10 +17,10 @@ use crate::api::wire::Enqueued;
 use crate::cli::client::Failure;
 use crate::cli::duration;
 
-/// Add a job, or many from a file. The id of the new job is printed once it is stored.
+/// Enqueue a job, or many from a file. Prints the id once the job is stored.
 ///
-/// The payload is JSON; `-` reads it from standard input. What runs a command on this machine is
-/// given with --command, through a shell, or word by word behind `--`.
+/// The payload is JSON; `-` reads it from standard input. To run a program, use --command "CMD"
+/// (through `sh -c`) or `-- PROGRAM ARGS`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,10 +31,10 @@ Examples:
   windlass enqueue --file jobs.ndjson --resume import-7
   windlass enqueue -- rsync -a /srv/ backup:/srv/")]
 pub(crate) struct EnqueueArgs {
-    /// What to run.
+    /// Kind of the job.
     #[arg(required_unless_present_any = ["command", "argv", "file"])]
     kind: Option<String>,
-    /// Its payload as JSON, or - for standard input; null if not given.
+    /// Payload as JSON, or - for standard input; null by default.
     #[arg(allow_negative_numbers = true)]
     payload: Option<String>,
     /// Run this with `sh -c`: a job of kind `command`.
@@ -49,32 +49,32 @@ pub(crate) struct EnqueueArgs {
     many: file::FileArgs,
 }
 
-/// What else can be said about a job.
+/// Options of a job.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The job")]
 struct Options {
-    /// The queue it stands in.
+    /// Queue of the job.
     #[arg(long)]
     queue: Option<String>,
-    /// Higher runs first, -1000 to 1000.
+    /// Priority, -1000 to 1000; higher runs first.
     #[arg(long, allow_negative_numbers = true)]
     priority: Option<i64>,
-    /// Run it so long from now, like 30s or 2h.
+    /// Delay until the job is due, like 30s or 2h.
     #[arg(long, value_parser = duration, conflicts_with = "at")]
     delay: Option<Duration>,
-    /// Run it then, like 2026-01-02T03:04:05Z.
+    /// Time at which the job is due, like 2026-01-02T03:04:05Z.
     #[arg(long)]
     at: Option<String>,
-    /// How often to run it again after a failure.
+    /// Maximum number of retries.
     #[arg(long, allow_negative_numbers = true)]
     max_retries: Option<i64>,
-    /// Your own name for this request: repeated with it, it gives one job.
+    /// Idempotency key: enqueuing again with the same key returns the first job.
     #[arg(long)]
     key: Option<String>,
-    /// How long one attempt may run.
+    /// Timeout of an attempt.
     #[arg(long, value_parser = duration)]
     timeout: Option<Duration>,
-    /// How long its lease lasts without a heartbeat.
+    /// Visibility timeout: length of its lease without heartbeats.
     #[arg(long, value_parser = duration)]
     visibility_timeout: Option<Duration>,
 }
@@ -106,7 +106,7 @@ struct NewJob<'a> {
 pub(crate) async fn run(session: &mut Session, args: &EnqueueArgs) -> Result<ExitCode, Failure> {
     if let Some(name) = &args.many.file {
         if args.is_alone() {
-            return Err(Failure::usage("--file goes without a job of its own: each line is one"));
+            return Err(Failure::usage("--file takes no kind and no payload: each line is a job"));
         }
         return file::run(session, &args.many, name).await;
     }
@@ -121,10 +121,7 @@ pub(crate) async fn run(session: &mut Session, args: &EnqueueArgs) -> Result<Exi
     let enqueued: Enqueued = reply.json()?;
     out.line(&enqueued.job.id.to_string())?;
     if enqueued.duplicate {
-        out.say(&format!(
-            "job {} was there already: the same request had made it",
-            enqueued.job.id
-        ));
+        out.say(&format!("job {} exists already: the same request enqueued it", enqueued.job.id));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use super::model::{Model, Pane};
 use crate::api::wire::Job;
 use crate::cli::out::{age, escaped, span, start};
 
-/// Draws everything.
+/// Draws the header, the rates and the tables.
 pub(super) fn screen(frame: &mut Frame<'_>, model: &Model) {
     let height = frame.area().height;
     let graph = if height >= 30 { 5 } else { 0 };
@@ -33,7 +33,7 @@ pub(super) fn screen(frame: &mut Frame<'_>, model: &Model) {
     self::running(frame, model, running);
     self::dead(frame, model, dead);
     self::workers(frame, model, workers);
-    let keys = "Tab next table · ↑↓ choose · p pause/resume · r retry · c cancel · q quit";
+    let keys = "Tab next table · ↑↓ select · p pause/resume · r retry · c cancel · q quit";
     let foot_text = model.message.as_deref().map_or_else(|| keys.into(), escaped);
     frame.render_widget(Paragraph::new(foot_text), foot);
 }
@@ -97,15 +97,18 @@ fn table<const N: usize>(
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let block = Block::bordered().title(format!("{title} ({})", rows.len()));
     let block = if chosen { block.border_style(bold) } else { block };
-    // No cell shows more than the whole width.
-    let shown = |cell: String| escaped(start(&cell, usize::from(area.width)));
-    let rows = rows.into_iter().map(|row| Row::new(row.map(shown)));
+    let rows = rows.into_iter().map(|row| Row::new(row.map(|cell| shown(&cell, area.width))));
     let table = Table::new(rows, columns.map(|(_, width)| width))
         .header(Row::new(columns.map(|(name, _)| name)).style(bold))
         .block(block)
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut state = TableState::new().with_selected(chosen.then_some(model.row(pane)));
     frame.render_stateful_widget(table, area, &mut state);
+}
+
+/// A cell as it is drawn: no longer than the whole width, before it is escaped.
+pub(super) fn shown(cell: &str, width: u16) -> String {
+    escaped(start(cell, usize::from(width)))
 }
 
 fn queues(frame: &mut Frame<'_>, model: &Model, area: Rect) {
@@ -178,7 +181,7 @@ fn workers(frame: &mut Frame<'_>, model: &Model, area: Rect) {
             worker.kind.to_string(),
             worker.state().into(),
             age(worker.last_heartbeat),
-            worker.running.len().to_string(),
+            worker.running_total.to_string(),
         ]
     });
     let columns = [
@@ -186,7 +189,7 @@ fn workers(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         ("HOST", Constraint::Fill(1)),
         ("KIND", Constraint::Length(8)),
         ("", Constraint::Length(8)),
-        ("HEARD", Constraint::Length(12)),
+        ("HEARTBEAT", Constraint::Length(12)),
         ("RUNNING", Constraint::Length(8)),
     ];
     table(frame, (model, Pane::Workers, area), "workers", columns, rows.collect());

@@ -24,7 +24,7 @@ use model::{Act, Key, Model, Seen};
 
 /// Show a live screen of queues, running jobs, dead letters and workers.
 ///
-/// Keys: Tab goes to the next table, the arrows choose a row, p pauses or resumes a queue, r runs a
+/// Keys: Tab goes to the next table, the arrows select a row, p pauses or resumes a queue, r runs a
 /// dead letter again, c cancels a running job, q ends.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -32,12 +32,12 @@ Examples:
   windlass top
   windlass --server http://127.0.0.1:8080 top --interval 5s")]
 pub(crate) struct TopArgs {
-    /// How often to look.
+    /// Refresh interval.
     #[arg(long, default_value = "1s", value_parser = duration)]
     interval: Duration,
 }
 
-/// Looking more often than this is of no use to a person.
+/// The shortest interval: a person does not read faster.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// How many jobs a table holds.
@@ -47,11 +47,11 @@ pub(crate) async fn run(session: &mut Session, args: &TopArgs) -> Result<ExitCod
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Failure::usage("top needs a terminal; `windlass status` writes to a file"));
     }
-    // The first look is made before the screen is taken: what is wrong from the start is said.
+    // The first request is made before the screen is taken, so that its failure is printed.
     let mut model = Model::new(look(&session.client).await?, Instant::now());
     let mut keys = keys();
-    let mut terminal =
-        ratatui::try_init().map_err(|error| Failure::failed(format!("no screen: {error}")))?;
+    let mut terminal = ratatui::try_init()
+        .map_err(|error| Failure::failed(format!("cannot open the terminal screen: {error}")))?;
     let ended = follow(&mut terminal, &mut model, &session.client, &mut keys, args.interval).await;
     ratatui::restore();
     ended.map(|()| ExitCode::SUCCESS)
@@ -69,7 +69,7 @@ async fn follow(
     ticks.tick().await;
     loop {
         let drawn = terminal.draw(|frame| draw::screen(frame, model));
-        drawn.map_err(|error| Failure::failed(format!("the screen is gone: {error}")))?;
+        drawn.map_err(|error| Failure::failed(format!("cannot draw to the terminal: {error}")))?;
         tokio::select! {
             _ = ticks.tick() => {}
             pressed = keys.recv() => match pressed {
@@ -111,7 +111,7 @@ async fn look(client: &Client) -> Result<Seen, Failure> {
 /// What came from the keyboard.
 enum Pressed {
     Key(Key),
-    /// The size of the screen changed, say: it is drawn anew.
+    /// The size of the screen changed, for example: it is drawn again.
     Other,
 }
 

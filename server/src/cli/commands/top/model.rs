@@ -32,7 +32,7 @@ impl Pane {
     pub(super) const ALL: [Self; 4] = [Self::Queues, Self::Running, Self::Dead, Self::Workers];
 }
 
-/// What a person pressed.
+/// A key that `top` reacts to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Next,
@@ -97,7 +97,7 @@ impl Model {
         self.message = Some(why.into());
     }
 
-    /// What came of a post.
+    /// The answer to a POST.
     pub(super) fn answered(&mut self, refused: Option<&str>) {
         self.message = Some(refused.unwrap_or("done").into());
     }
@@ -149,7 +149,7 @@ impl Model {
     fn pause(&mut self) -> Act {
         let chosen = self.seen.queues.queues.get(self.row(Pane::Queues));
         let Some(queue) = chosen.filter(|_| self.pane == Pane::Queues) else {
-            return self.say("choose a queue to pause or resume it");
+            return self.say("select a queue to pause or resume it");
         };
         Act::Post(queue_path(&queue.name, if queue.paused { "resume" } else { "pause" }))
     }
@@ -157,7 +157,7 @@ impl Model {
     fn retry(&mut self) -> Act {
         let chosen = self.seen.dead.get(self.row(Pane::Dead));
         let Some(job) = chosen.filter(|_| self.pane == Pane::Dead) else {
-            return self.say("choose a dead letter to run it again");
+            return self.say("select a dead letter to run it again");
         };
         Act::Post(format!("/dlq/{}/retry", job.id))
     }
@@ -165,7 +165,7 @@ impl Model {
     fn ask_to_cancel(&mut self) {
         let chosen = self.seen.running.get(self.row(Pane::Running));
         let Some(job) = chosen.filter(|_| self.pane == Pane::Running) else {
-            self.say("choose a running job to cancel it");
+            self.say("select a running job to cancel it");
             return;
         };
         let (id, kind) = (job.id, job.kind.clone());

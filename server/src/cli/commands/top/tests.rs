@@ -45,7 +45,7 @@ fn rates() -> Value {
 fn queue(name: &str, paused: bool, done: u64) -> Value {
     let counts = counts(done);
     json!({
-        "name":name,"paused":paused,"counts":counts,"oldest_ready_age_ms":65_000,
+        "name":name,"paused":paused,"counts":counts,"retrying":0,"oldest_ready_age_ms":65_000,
         "settings":{},"rates":rates(),
     })
 }
@@ -59,17 +59,19 @@ fn seen(done: u64) -> Seen {
     let worker = json!({
         "id":"w-1","host":"here","pid":7,"kind":"process","started_at":then(),
         "last_heartbeat":then(),"alive":true,"stopping":false,"slots":4,"running":[1,2],
+        "running_total":2,
     });
     let status = json!({
         "version":"1","now":then(),"health":"good","counts":counts(done),
-        "oldest_ready_age_ms":65_000,"next_due":null,"queues":{"total":2,"paused":["a/b"]},
+        "retrying":0,"oldest_ready_age_ms":65_000,"next_due":null,
+        "queues":{"total":2,"paused":["a/b"]},
         "workers":{"alive":1,"stale":0,"running":2},"rates":rates(),
         "store":{"path":"jobs.db","bytes":1,"wal_bytes":0},
     });
     Seen {
         status: take(&status),
         queues: take(&json!({"queues":[queue("mail", false, done), queue("a/b", true, done)]})),
-        workers: take(&json!({ "workers": [worker] })),
+        workers: take(&json!({ "workers": [worker], "next": null })),
         running: vec![take(&job(1, "email", None)), take(&job(2, "sms", None))],
         dead: vec![take(&job(9, "email", Some("no \u{1b}[31mroute")))],
     }
@@ -103,6 +105,16 @@ fn a_small_terminal_or_a_tiny_one_is_drawn_on_too() {
     for (width, height) in [(1, 1), (10, 3), (20, 8), (500, 4)] {
         drawn(&model, width, height);
     }
+}
+
+#[test]
+fn a_long_error_is_drawn_no_longer_than_the_screen() {
+    let mut long = seen(1);
+    long.dead = vec![take(&job(9, "email", Some(&"x".repeat(1 << 20))))];
+    let screen = drawn(&Model::new(long, Instant::now()), 100, 32);
+    assert!(screen.contains("xxx") && screen.contains("workers"), "{screen}");
+    assert_eq!(draw::shown(&"x".repeat(1 << 20), 100).len(), 101);
+    assert_eq!(draw::shown("no \u{1b}[31mroute", 100), "no \\u{1b}[31mroute");
 }
 
 #[test]

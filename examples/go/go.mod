@@ -1,0 +1,3 @@
+module example.org/windlass-worker
+
+go 1.19
