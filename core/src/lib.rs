@@ -61,6 +61,7 @@ pub use idempotency::{Fingerprint, FingerprintBuilder, Idempotency, KeyRecord, K
 pub use job::{Counted, IndexKey, Job, LastVerdict, Lease, State, StateName, View};
 pub use name::{
     IdempotencyKey, Kind, NameError, NameProblem, QueueName, SettingKey, SettingValue, WorkerId,
+    WorkerVersion,
 };
 pub use new_job::{EnqueueRefused, NewJob, Policy, Receipt, Terms, When};
 pub use queue::{Counts, Gate, Pause, Queue, QueueRow, QueueSettings};

@@ -6,6 +6,8 @@ use crate::Millis;
 pub const NAME_BYTES: usize = 128;
 /// Longest idempotency key, in bytes (they are visible ASCII).
 pub const IDEMPOTENCY_KEY_BYTES: usize = 255;
+/// Longest version of the program of a worker, in bytes (they are printable ASCII).
+pub const VERSION_BYTES: usize = 64;
 /// Longest value of a setting kept in the store, in bytes.
 pub const SETTING_VALUE_BYTES: usize = 4 * 1024;
 /// Largest payload or result of a job, in bytes. A server may allow less.

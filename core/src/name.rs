@@ -1,4 +1,4 @@
-//! Names: queues, kinds, workers, settings, idempotency keys.
+//! Names: queues, kinds, workers and their versions, settings, idempotency keys.
 //!
 //! Checked when they are constructed, then shared by reference count: a batch of a thousand jobs of
 //! one queue holds its name once.
@@ -8,7 +8,7 @@ use core::fmt;
 
 use thiserror::Error;
 
-use crate::limits::{IDEMPOTENCY_KEY_BYTES, NAME_BYTES, SETTING_VALUE_BYTES};
+use crate::limits::{IDEMPOTENCY_KEY_BYTES, NAME_BYTES, SETTING_VALUE_BYTES, VERSION_BYTES};
 
 /// Why a text is not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -133,6 +133,20 @@ text_type! {
     WorkerId, "worker", name
 }
 text_type! {
+    /// The version of the program that a worker runs, as that program writes it.
+    ///
+    /// ```
+    /// use windlass_core::WorkerVersion;
+    /// assert!(WorkerVersion::new("2.0.1+build 7").is_ok());
+    /// let error = WorkerVersion::new("2\n").unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "version holds '\\n' at byte 1; allowed are printable ASCII characters"
+    /// );
+    /// ```
+    WorkerVersion, "version", printable
+}
+text_type! {
     /// The name of a setting kept in the store.
     SettingKey, "setting", name
 }
@@ -205,11 +219,17 @@ fn not_reserved(text: &str) -> Result<(), NameProblem> {
 
 fn visible(text: &str) -> Result<(), NameProblem> {
     within(text, IDEMPOTENCY_KEY_BYTES)?;
-    match text.char_indices().find(|(_, c)| !c.is_ascii_graphic()) {
+    only(text, "visible ASCII characters", |c| c.is_ascii_graphic())
+}
+
+fn printable(text: &str) -> Result<(), NameProblem> {
+    within(text, VERSION_BYTES)?;
+    only(text, "printable ASCII characters", |c| c.is_ascii_graphic() || c == ' ')
+}
+
+fn only(text: &str, allowed: &'static str, is: fn(char) -> bool) -> Result<(), NameProblem> {
+    match text.char_indices().find(|(_, c)| !is(*c)) {
         None => Ok(()),
-        Some((at, given)) => {
-            let allowed = "visible ASCII characters";
-            Err(NameProblem::BadCharacter { given, at, allowed })
-        }
+        Some((at, given)) => Err(NameProblem::BadCharacter { given, at, allowed }),
     }
 }

@@ -18,13 +18,14 @@ use crate::upkeep;
 use crate::url::{DIRECT, StoreUrl};
 
 /// The schema, one file per step.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_error_groups.sql"),
     include_str!("migrations/0003_bulk.sql"),
     include_str!("migrations/0004_seek_by_id.sql"),
     include_str!("migrations/0005_status.sql"),
     include_str!("migrations/0006_vacuum.sql"),
+    include_str!("migrations/0007_worker_version.sql"),
 ];
 /// The step with which dead letters are grouped.
 const GROUPED: i64 = 2;

@@ -10,7 +10,7 @@ use windlass_core::store::{
 };
 use windlass_core::{
     Attempt, AttemptOutcome, Counts, Demand, Epoch, GroupId, GroupRow, JobId, KeyRecord, Kind,
-    Millis, QueueName, QueueRow, SettingKey, SettingValue, Wall, WorkerId,
+    Millis, QueueName, QueueRow, SettingKey, SettingValue, Wall, WorkerId, WorkerVersion,
 };
 
 use crate::bulk;
@@ -362,12 +362,15 @@ pub(crate) fn workers(rows: &[Row], holders: &[Row]) -> Found<Vec<WorkerRow>> {
     for row in rows {
         let pid: Option<i64> = get(row, 2)?;
         let instance: Option<&str> = get(row, 10)?;
+        let (version, server): (Option<&str>, Option<&str>) = (get(row, 11)?, get(row, 12)?);
         found.push(WorkerRow {
             worker: Worker {
                 id: WorkerId::new(get(row, 0)?).map_err(bad)?,
                 host: get::<&str>(row, 1)?.into(),
                 pid: pid.map(u32::try_from).transpose().map_err(bad)?,
                 instance: instance.map(process_of).transpose()?,
+                version: version.map(WorkerVersion::new).transpose().map_err(bad)?,
+                server: server.map(WorkerId::new).transpose().map_err(bad)?,
                 kind: code_of(&WorkerKind::ALL, get(row, 3)?, "kind of worker")?,
                 demand: Demand::parse(get(row, 6)?).map_err(bad)?,
                 slots: usize::try_from(get::<i64>(row, 7)?).map_err(bad)?,
@@ -405,7 +408,7 @@ pub(crate) fn settings(rows: &[Row]) -> Found<Vec<(SettingKey, SettingValue)>> {
 }
 
 pub(crate) const WORKERS: &str = "SELECT id, host, pid, kind, started_at, last_seen, demand, \
-    slots, presence, stopping, instance FROM workers ORDER BY id";
+    slots, presence, stopping, instance, version, server FROM workers ORDER BY id";
 pub(crate) const HOLDERS: &str = "SELECT worker, id FROM leased";
 pub(crate) const SETTINGS: &str = "SELECT key, value FROM settings ORDER BY key";
 pub(crate) const ALL_COUNTS: &str = "SELECT queue, kind, sum(queued)::bigint, \

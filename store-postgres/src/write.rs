@@ -345,7 +345,9 @@ fn put_workers(flight: &mut Flight, changes: &Changes, now: Wall) {
     for id in &changes.removed_workers {
         flight.add("DELETE FROM workers WHERE id = $1::text", params![id.as_str().to_owned()]);
     }
-    for Worker { id, host, pid, instance, kind, demand, slots, presence } in &changes.workers {
+    for worker in &changes.workers {
+        let Worker { id, host, pid, instance, version, server, kind, demand, slots, presence } =
+            worker;
         let host = host.replace('\0', "\u{1a}");
         flight.add(
             PUT_WORKER,
@@ -359,6 +361,8 @@ fn put_workers(flight: &mut Flight, changes: &Changes, now: Wall) {
                 now.get(),
                 position(&WorkerKind::ALL, kind),
                 instance.as_ref().map(ToString::to_string),
+                version.as_ref().map(ToString::to_string),
+                server.as_ref().map(ToString::to_string),
             ],
         );
     }
@@ -448,9 +452,10 @@ const ADD_COUNTS: &str = "INSERT INTO counts (queue, kind, process, queued, sche
 const PUT_SETTING: &str = "INSERT INTO settings (key, value) VALUES ($1::text, $2::text) \
     ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 const PUT_WORKER: &str = "INSERT INTO workers (id, host, demand, pid, slots, presence, started_at, \
-    last_seen, kind, instance) VALUES ($1::text, $2::text, $3::text, $4::bigint, $5::bigint, \
-    $6::bigint, $7::bigint, $7::bigint, $8::smallint, $9::text) ON CONFLICT (id) DO UPDATE SET \
-    host = excluded.host, instance = excluded.instance, \
+    last_seen, kind, instance, version, server) VALUES ($1::text, $2::text, $3::text, $4::bigint, \
+    $5::bigint, $6::bigint, $7::bigint, $7::bigint, $8::smallint, $9::text, $10::text, $11::text) \
+    ON CONFLICT (id) DO UPDATE SET host = excluded.host, instance = excluded.instance, \
+    version = excluded.version, server = excluded.server, \
     demand = excluded.demand, pid = excluded.pid, slots = excluded.slots, \
     presence = excluded.presence, last_seen = excluded.last_seen, kind = excluded.kind";
 const TOUCH_WORKERS: &str = "UPDATE workers SET last_seen = $2::bigint WHERE id = ANY($1::text[])";

@@ -35,8 +35,8 @@ use crate::write::written;
 /// Written into every store of ours: "WDLS".
 const APPLICATION_ID: u64 = 0x5744_4c53;
 /// The steps of the schema. A step is never changed once it was released.
-const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 9] =
-    [first, second, third, fourth, fifth, sixth, seventh, eighth, ninth];
+const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 10] =
+    [first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth];
 /// The newest schema known here.
 const KNOWN_SCHEMA: u64 = MIGRATIONS.len() as u64;
 /// How many jobs a migration holds in memory at a time.
@@ -418,6 +418,14 @@ fn ninth(txn: &WriteTransaction) -> Found<()> {
         let counts = counts.with_retrying(retrying.remove(&pair).unwrap_or(0));
         table.insert(&pair, written(|out| rows::put_counts(out, &counts)).as_slice())?;
     }
+    Ok(())
+}
+
+/// The tenth schema: new rows of workers tell the version of their program and their server, and
+/// are read beside those of before. Programs of earlier schemas cannot read them: this step refuses
+/// those.
+#[expect(clippy::unnecessary_wraps, reason = "a step like the others")]
+fn tenth(_: &WriteTransaction) -> Found<()> {
     Ok(())
 }
 

@@ -4,8 +4,8 @@
 use windlass_core::store::{Instance, Marker, Worker, WorkerKind};
 use windlass_core::{
     Attempt, AttemptOutcome, BatchId, Counts, Demand, Epoch, Excerpt, Fingerprint, IdempotencyKey,
-    JobId, JobTimeout, KeyRecord, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Millis, Pause,
-    ProcessId, View, Wall, WorkerId,
+    JobId, JobTimeout, KeyRecord, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Millis,
+    NameError, Pause, ProcessId, View, Wall, WorkerId, WorkerVersion,
 };
 
 use crate::bytes::{Bytes, put, put_signed, put_text};
@@ -218,15 +218,20 @@ pub(crate) struct Seen {
     pub(crate) stopping: bool,
 }
 
-/// The form of a worker's row since the sixth schema.
-const WORKER_VERSION: u8 = 3;
-/// The form before, since the second schema: without its instance.
+/// The form of a worker's row since the tenth schema.
+const WORKER_VERSION: u8 = 4;
+/// The form since the sixth schema: without the version of its program and its server.
+const UNVERSIONED_WORKER: u8 = 3;
+/// The form since the second schema: without its instance too.
 const OLD_WORKER_VERSION: u8 = 2;
 
 pub(crate) fn put_worker(out: &mut Vec<u8>, seen: &Seen) {
-    let Worker { kind, pid, instance, demand, slots, presence, host, .. } = &seen.worker;
+    let Worker { kind, pid, instance, version, server, demand, slots, presence, host, .. } =
+        &seen.worker;
     out.push(WORKER_VERSION);
     put_text(out, &instance.as_ref().map(ToString::to_string).unwrap_or_default());
+    put_text(out, version.as_ref().map_or("", WorkerVersion::as_str));
+    put_text(out, server.as_ref().map_or("", WorkerId::as_str));
     out.push(code(&WorkerKind::ALL, kind));
     put_signed(out, seen.first.get());
     put_signed(out, seen.last.get());
@@ -239,9 +244,17 @@ pub(crate) fn put_worker(out: &mut Vec<u8>, seen: &Seen) {
 }
 
 pub(crate) fn worker(id: WorkerId, row: &[u8]) -> Found<Seen> {
-    let before = row.first() == Some(&OLD_WORKER_VERSION);
-    let mut bytes = of_version(row, if before { OLD_WORKER_VERSION } else { WORKER_VERSION })?;
-    let instance = if before { None } else { instance(bytes.text()?)? };
+    let form = match row.first() {
+        Some(&form @ (OLD_WORKER_VERSION | UNVERSIONED_WORKER)) => form,
+        _ => WORKER_VERSION,
+    };
+    let mut bytes = of_version(row, form)?;
+    let instance = if form < UNVERSIONED_WORKER { None } else { instance(bytes.text()?)? };
+    let (mut version, mut server) = (None, None);
+    if form == WORKER_VERSION {
+        version = unless_empty(bytes.text()?, WorkerVersion::new)?;
+        server = unless_empty(bytes.text()?, WorkerId::new)?;
+    }
     let kind = coded(&WorkerKind::ALL, bytes.byte()?, "kind of worker")?;
     let (first, last) = (Wall::new(bytes.signed()?), Wall::new(bytes.signed()?));
     let pid = optional(&mut bytes, |bytes| Ok(bytes.small()?))?;
@@ -250,8 +263,13 @@ pub(crate) fn worker(id: WorkerId, row: &[u8]) -> Found<Seen> {
     let presence = Millis::new(bytes.number()?);
     let demand = Demand::parse(bytes.text()?).map_err(bad)?;
     let host = bytes.rest()?.into();
-    let worker = Worker { id, host, pid, instance, kind, demand, slots, presence };
+    let worker = Worker { id, host, pid, instance, version, server, kind, demand, slots, presence };
     Ok(Seen { worker, first, last, stopping })
+}
+
+/// Nothing if it is not known.
+fn unless_empty<T>(text: &str, new: fn(&str) -> Result<T, NameError>) -> Found<Option<T>> {
+    if text.is_empty() { Ok(None) } else { new(text).map(Some).map_err(bad) }
 }
 
 /// Nothing if it is not known.

@@ -195,7 +195,8 @@ proptest! {
         job in 1..=i64::MAX.unsigned_abs(), request: u128, at: i64, until: Option<i64>,
         seq: u64, process: u64, pid: Option<u32>, started: Option<u64>, host in ".{0,40}",
         kind in prop::sample::select(&WorkerKind::ALL[..]), slots: u16, presence: u64,
-        stopping: bool,
+        stopping: bool, version in prop::option::of("[ -~]{1,64}"),
+        server in prop::option::of("[a-z0-9]{1,40}"),
     ) {
         let key = IdempotencyKey::new("k").expect("it is a key");
         let record = KeyRecord {
@@ -214,7 +215,9 @@ proptest! {
         let (slots, presence) = (slots.into(), Millis::new(presence));
         let new = Worker::new(id.clone(), &host, kind);
         let instance = started.and_then(|started| Instance::new("boot/pid:[1]", started));
-        let worker = Worker { pid, instance, demand, slots, presence, ..new };
+        let version = version.map(|text| WorkerVersion::new(&text).expect("it is printable"));
+        let server = server.map(|name| WorkerId::new(&name).expect("it is a name"));
+        let worker = Worker { pid, instance, version, server, demand, slots, presence, ..new };
         let seen = Seen { worker, first: Wall::new(at), last: Wall::new(at), stopping };
         let row = written(|out| put_worker(out, &seen));
         check(&row, &seen, false, |row| super::worker(id.clone(), row))?;

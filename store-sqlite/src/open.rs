@@ -18,7 +18,7 @@ use crate::groups;
 /// Written into the header of every database of ours: "WDLS".
 const APPLICATION_ID: i64 = 0x5744_4c53;
 /// The schema, one step per file. A step is never changed once it was released.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_workers.sql"),
     include_str!("migrations/0003_rank.sql"),
@@ -29,6 +29,7 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("migrations/0008_error_groups.sql"),
     include_str!("migrations/0009_bulk.sql"),
     include_str!("migrations/0010_status.sql"),
+    include_str!("migrations/0011_worker_version.sql"),
 ];
 /// The newest schema known here.
 #[expect(clippy::cast_possible_wrap, reason = "there are a handful")]

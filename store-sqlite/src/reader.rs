@@ -10,7 +10,7 @@ use windlass_core::store::{
 };
 use windlass_core::{
     Attempt, AttemptOutcome, Demand, GroupId, GroupRow, IdempotencyKey, Job, JobId, Millis,
-    Payload, QueueName, QueueRow, SettingKey, SettingValue, View, Wall, WorkerId,
+    Payload, QueueName, QueueRow, SettingKey, SettingValue, View, Wall, WorkerId, WorkerVersion,
 };
 
 use crate::bulk;
@@ -311,7 +311,7 @@ pub(crate) fn attempt(row: &rusqlite::Row<'_>) -> Found<Attempt> {
 
 fn workers(tx: &mut Rows<'_>) -> Found<Vec<WorkerRow>> {
     let sql = "SELECT id, host, pid, kind, started_at, last_seen, demand, slots, presence, \
-               stopping, instance FROM workers ORDER BY id";
+               stopping, instance, version, server FROM workers ORDER BY id";
     let mut statement = tx.conn.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
@@ -322,6 +322,8 @@ fn workers(tx: &mut Rows<'_>) -> Found<Vec<WorkerRow>> {
                 host: text(row, 1)?.unwrap_or_default().into(),
                 pid: row.get(2)?,
                 instance: text(row, 10)?.map(instance).transpose()?,
+                version: text(row, 11)?.map(WorkerVersion::new).transpose().map_err(bad)?,
+                server: text(row, 12)?.map(WorkerId::new).transpose().map_err(bad)?,
                 kind: code_of(&WorkerKind::ALL, row.get(3)?, "kind of worker")?,
                 demand: Demand::parse(text(row, 6)?.unwrap_or_default()).map_err(bad)?,
                 slots: usize::try_from(row.get::<_, i64>(7)?).map_err(bad)?,

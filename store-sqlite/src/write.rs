@@ -6,7 +6,7 @@ use windlass_core::store::{
 };
 use windlass_core::{
     AttemptOutcome, Excerpt, IndexKey, Job, KeyRecord, LeaseLength, Payload, Queue, State, View,
-    Wall,
+    Wall, WorkerId, WorkerVersion,
 };
 
 use crate::bulk;
@@ -451,11 +451,15 @@ fn put_workers(conn: &Connection, changes: &Changes, now: Wall) -> Found<()> {
         conn.prepare_cached("DELETE FROM workers WHERE id = ?1")?.execute([id.as_str()])?;
     }
     let sql = "INSERT INTO workers (id, host, pid, kind, started_at, last_seen, demand, slots, \
-               presence, instance) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8, ?9) \
+               presence, instance, version, server) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
                ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, \
                kind = excluded.kind, last_seen = excluded.last_seen, demand = excluded.demand, \
-               slots = excluded.slots, presence = excluded.presence, instance = excluded.instance";
-    for Worker { id, host, pid, instance, kind, demand, slots, presence } in &changes.workers {
+               slots = excluded.slots, presence = excluded.presence, instance = excluded.instance, \
+               version = excluded.version, server = excluded.server";
+    for worker in &changes.workers {
+        let Worker { id, host, pid, instance, version, server, kind, demand, slots, presence } =
+            worker;
         conn.prepare_cached(sql)?.execute(params![
             id.as_str(),
             host.as_ref(),
@@ -466,6 +470,8 @@ fn put_workers(conn: &Connection, changes: &Changes, now: Wall) -> Found<()> {
             count(*slots),
             presence.get().cast_signed(),
             instance.as_ref().map(ToString::to_string),
+            version.as_ref().map(WorkerVersion::as_str),
+            server.as_ref().map(WorkerId::as_str),
         ])?;
     }
     for id in &changes.stopped_workers {

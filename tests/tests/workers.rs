@@ -3,7 +3,9 @@
 use windlass_core::limits::SLOTS;
 use windlass_core::machine::{Config, Effect, Input, Limits, Poll, Request, StoreCall};
 use windlass_core::store::{Admin, Reader, Retention, Store, Worker, WorkerKind, WorkerRow};
-use windlass_core::{Demand, JobId, Kind, Kinds, MaxRetries, Millis, Policy, ProcessId, WorkerId};
+use windlass_core::{
+    Demand, JobId, Kind, Kinds, MaxRetries, Millis, Policy, ProcessId, WorkerId, WorkerVersion,
+};
 use windlass_store_memory::MemoryStore;
 use windlass_tests::stage::{Stage, config, job, worker_named};
 
@@ -44,6 +46,38 @@ fn a_remote_worker_is_known_with_the_commit_that_first_claims_for_it() {
     assert_eq!(stage.machine.stats().commits, before + 1);
     let row = row(&stage.store, "remote").expect("it is known");
     assert_eq!((row.worker.demand, row.worker.slots), (kinds("a"), 3));
+}
+
+#[test]
+fn a_remote_worker_is_known_with_its_version_and_the_process_that_it_polled_last() {
+    let mut stage = noted(0);
+    let worker = |version: &str| Worker {
+        version: WorkerVersion::new(version).ok(),
+        ..worker_named("remote", WorkerKind::Remote)
+    };
+    let poll = |version: &str| {
+        Request::Poll(Poll { worker: worker(version), wait: Millis::ZERO, length: None })
+    };
+    let known = |store: &MemoryStore| {
+        let worker = row(store, "remote").expect("it is known").worker;
+        let node = worker.node().map(|node| node.as_str().to_owned());
+        (worker.version.map(|version| version.as_str().to_owned()), node)
+    };
+    stage.request(poll("1"));
+    stage.settle();
+    assert_eq!(known(&stage.store), (Some("1".into()), Some("here".into())));
+    let own = row(&stage.store, "here").expect("it is known").worker;
+    assert_eq!((own.node(), &own.server), (Some(&own.id), &None));
+    let there = Config::new(ProcessId(2), worker_named("there", WorkerKind::Local), 0);
+    let there = Config { presence: Some(PRESENCE), ..there };
+    let mut other = Stage::with(stage.store.another(), there);
+    other.request(poll("2"));
+    other.settle();
+    assert_eq!(known(&stage.store), (Some("2".into()), Some("there".into())));
+    stage.pass(PRESENCE);
+    stage.request(poll("2"));
+    stage.settle();
+    assert_eq!(known(&stage.store), (Some("2".into()), Some("here".into())), "it is back");
 }
 
 /// While it waits it sends nothing; so the interval of its polls depends on how long it waits.

@@ -80,7 +80,9 @@ impl Machine {
     pub(super) fn note_remote(&mut self, now: Mono, poll: &Poll) {
         let Some(every) = self.presence.every else { return };
         // While it waits here it sends nothing.
-        let worker = Worker { presence: every.max(poll.wait), ..poll.worker.clone() };
+        let presence = every.max(poll.wait);
+        let server = Some(self.worker.id.clone());
+        let worker = Worker { server, presence, ..poll.worker.clone() };
         let remote = &mut self.presence.remote;
         if let Some((last, known)) = remote.get(&worker.id) {
             // How many it asks for changes with every poll; that is not worth a write.

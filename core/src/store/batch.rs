@@ -12,7 +12,7 @@ use crate::text::without_nul;
 use crate::{
     BatchId, BulkId, Demand, GroupId, JobId, Kind, LeaseLength, LeaseToken, Millis, NewJob,
     Payload, Policy, QueueName, QueueSettings, SettingKey, SettingValue, Verdict, View, Wall,
-    WorkerId,
+    WorkerId, WorkerVersion,
 };
 
 /// The commands of one commit.
@@ -319,6 +319,10 @@ pub struct Worker {
     pub pid: Option<u32>,
     /// Tells its process from others with the same `pid`; `None` if that is not known.
     pub instance: Option<Instance>,
+    /// The version of its program; `None` if that is not known.
+    pub version: Option<WorkerVersion>,
+    /// Of a remote worker, the own worker of the process that it polled last.
+    pub server: Option<WorkerId>,
     /// How it gets its jobs.
     pub kind: WorkerKind,
     /// The queues and kinds that it runs.
@@ -333,8 +337,27 @@ impl Worker {
     /// A worker that runs all jobs, one at a time.
     pub fn new(id: WorkerId, host: &str, kind: WorkerKind) -> Self {
         let host = Arc::from(host);
-        let (pid, instance, demand) = (None, None, Demand::ALL);
-        Self { id, host, pid, instance, kind, demand, slots: 1, presence: PRESENCE }
+        Self {
+            id,
+            host,
+            pid: None,
+            instance: None,
+            version: None,
+            server: None,
+            kind,
+            demand: Demand::ALL,
+            slots: 1,
+            presence: PRESENCE,
+        }
+    }
+
+    /// The worker of the process that writes its row: itself, or of a remote worker the one that it
+    /// polled last.
+    pub fn node(&self) -> Option<&WorkerId> {
+        match self.kind {
+            WorkerKind::Local | WorkerKind::Process => Some(&self.id),
+            WorkerKind::Remote => self.server.as_ref(),
+        }
     }
 
     /// The worker as it is stored: see [`Demand::kept`]. NUL characters in the name of its host,

@@ -54,7 +54,7 @@ pub(crate) fn schema_number(server: &PostgresServer, schema: &str) -> usize {
 }
 
 /// What takes back each migration, as far as the next one to run needs it.
-const UNDO: [&str; 6] = [
+const UNDO: [&str; 7] = [
     "",
     "DROP TABLE error_groups; ALTER TABLE done DROP COLUMN error_group",
     "DROP TABLE bulk",
@@ -64,6 +64,7 @@ const UNDO: [&str; 6] = [
      ALTER TABLE queues DROP COLUMN paused_at, DROP COLUMN paused_by",
     // It only sets what autovacuum goes by.
     "",
+    "ALTER TABLE workers DROP COLUMN version, DROP COLUMN server",
 ];
 
 /// Takes a store of the newest schema back to an older one.

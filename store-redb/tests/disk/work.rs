@@ -2,13 +2,13 @@
 //! kind to run on it. A memory store runs along and says what should be there.
 
 use windlass_core::store::{
-    Admin, Batch, ClaimFor, Outcomes, Purge, Reader, Reap, Retention, Settle, SlotFigures, Store,
-    Taker,
+    Admin, Batch, ClaimFor, Instance, Outcomes, Purge, Reader, Reap, Retention, Settle,
+    SlotFigures, Store, Taker, Worker, WorkerKind,
 };
 use windlass_core::{
     BatchId, Demand, Failure, FigureSet, Figures, Fingerprint, Idempotency, IdempotencyKey, JobId,
     Kind, LeaseToken, Millis, NewJob, Payload, Policy, Priority, ProcessId, QueueName, Span,
-    Verdict, Wall, When, WorkerId,
+    Verdict, Wall, When, WorkerId, WorkerVersion,
 };
 use windlass_store_memory::MemoryStore;
 use windlass_store_redb::RedbStore;
@@ -101,7 +101,7 @@ impl Work {
         out
     }
 
-    /// Fills a store with jobs in every state.
+    /// Fills a store with jobs in every state, and a worker.
     pub(crate) fn settle_in(&mut self, store: &mut RedbStore) {
         for (kind, size) in
             [("enqueue", 48), ("claim", 20), ("settle", 12), ("enqueue", 24), ("claim", 16)]
@@ -109,11 +109,24 @@ impl Work {
             let (now, mut batch) = self.batch(kind, size);
             if kind == "settle" {
                 batch.admin.extend(JobId::new(45).map(Admin::Cancel));
+                batch.admin.push(Admin::SeeWorker(remote_worker()));
             }
             store.commit(now, &batch).expect("the disk is well");
             self.follow(now, &batch);
         }
         assert_eq!(dump(store), dump(&self.shadow));
+    }
+}
+
+/// A worker of which everything is known.
+pub(crate) fn remote_worker() -> Worker {
+    let id = |name: &str| WorkerId::new(name).expect("it is a name");
+    Worker {
+        pid: Some(7),
+        instance: Instance::new("boot/pid:[1]", 300),
+        version: WorkerVersion::new("2.0").ok(),
+        server: Some(id("s1")),
+        ..Worker::new(id("w9"), "host", WorkerKind::Remote)
     }
 }
 

@@ -2,11 +2,11 @@
 //! in them, whenever the power is cut.
 
 use redb::{ReadableTable, TableDefinition, TableHandle, WriteTransaction};
-use windlass_core::store::{Reader, Store, Worker, WorkerKind};
+use windlass_core::store::{Admin, Reader, Store, Worker, WorkerKind};
 use windlass_core::{Wall, WorkerId};
 use windlass_store_redb::RedbStore;
 
-use crate::disk::work::{KINDS, Work, dump, open};
+use crate::disk::work::{KINDS, Work, dump, open, remote_worker};
 use crate::disk::{Chance, Disk, Fault};
 use crate::{SIZE, cases, furnished, recover};
 
@@ -30,7 +30,10 @@ fn turn_back(image: Vec<u8>, schema: u64) -> Vec<u8> {
     let disk = Disk::new(image, 0);
     let db = redb::Builder::new().create_with_backend(disk.clone()).expect("it opens");
     let txn = db.begin_write().expect("no other transaction writes");
-    turn_back_counts(&txn);
+    turn_back_versions(&txn);
+    if schema < 9 {
+        turn_back_counts(&txn);
+    }
     if schema < 7 {
         turn_back_groups(&txn);
     }
@@ -140,13 +143,35 @@ fn turn_back_ready(txn: &WriteTransaction) {
     txn.delete_table(READY).expect("it goes");
 }
 
+/// The first byte of a worker's row was 3, and no version and no server stood behind its instance.
+fn turn_back_versions(txn: &WriteTransaction) {
+    rewrite_workers(txn, |row| {
+        let [4, length, rest @ ..] = row else { panic!("no row of today") };
+        let (instance, rest) = rest.split_at(usize::from(*length));
+        let rest = without_text(without_text(rest));
+        [&[3, *length], instance, rest].concat()
+    });
+}
+
+/// What stands behind a short text.
+fn without_text(bytes: &[u8]) -> &[u8] {
+    let [length, rest @ ..] = bytes else { panic!("a text has a length") };
+    &rest[usize::from(*length)..]
+}
+
 /// The first byte of a worker's row was 2, and no instance stood behind it.
 fn turn_back_instances(txn: &WriteTransaction) {
+    rewrite_workers(txn, |row| {
+        let [3, rest @ ..] = row else { panic!("no row of the ninth schema") };
+        [&[2], without_text(rest)].concat()
+    });
+}
+
+fn rewrite_workers(txn: &WriteTransaction, rewritten: impl Fn(&[u8]) -> Vec<u8>) {
     let mut workers = txn.open_table(WORKERS).expect("it opens");
     let rows = workers.iter().expect("it can be read").map(|row| {
         let (id, row) = row.expect("it can be read");
-        let [3, length, rest @ ..] = row.value() else { panic!("no row of today") };
-        (id.value().to_vec(), [&[2], &rest[usize::from(*length)..]].concat())
+        (id.value().to_vec(), rewritten(row.value()))
     });
     let rows: Vec<(Vec<u8>, Vec<u8>)> = rows.collect();
     for (id, row) in rows {
@@ -174,10 +199,21 @@ fn check_old_worker(store: &RedbStore) {
     assert_eq!(row.demand(row.last_seen), None, "it is not known what it would run");
 }
 
+/// What is known of the worker that a file of a later schema holds.
+fn check_worker(store: &RedbStore, schema: u64) {
+    let rows = store.reader().and_then(|mut reader| reader.workers()).expect("it can be read");
+    let [row] = rows.as_slice() else { panic!("one worker was seen: {rows:?}") };
+    let before = Worker { version: None, server: None, ..remote_worker() };
+    let known = if schema < 6 { Worker { instance: None, ..before } } else { before };
+    assert_eq!(row.worker, known, "schema {schema}");
+}
+
 /// A file is up to date, and everything that was in it is still there.
 fn check(store: &RedbStore, schema: u64, work: &Work) -> Result<(), String> {
     if schema == 1 {
         check_old_worker(store);
+    } else {
+        check_worker(store, schema);
     }
     // Of failures that were replayed or deleted nothing is known any more; a job knows its group.
     let compared = |line: &&str| !line.starts_with("worker ") && !line.starts_with("error group ");
@@ -195,7 +231,7 @@ fn check(store: &RedbStore, schema: u64, work: &Work) -> Result<(), String> {
 #[test]
 fn a_file_of_an_older_schema_is_brought_up_to_date_whenever_the_power_is_cut() {
     let (image, work) = furnished(true);
-    for schema in [1, 2, 3, 4, 5, 6, 8] {
+    for schema in [1, 2, 3, 4, 5, 6, 8, 9] {
         let image = turn_back(image.clone(), schema);
         let disk = Disk::new(image.clone(), 0);
         disk.set(None);
@@ -262,6 +298,10 @@ fn a_file_of_an_older_schema_goes_on_as_if_it_had_always_been_of_this_one() {
     let disk = Disk::new(turn_back(disk.durable(), 2), 0);
     let mut store = open(&disk).expect("it opens");
     assert_eq!(check(&store, 2, &work), Ok(()));
+    // The old file knew less of the worker.
+    let (now, mut batch) = work.batch("enqueue", 1);
+    batch.admin.push(Admin::SeeWorker(remote_worker()));
+    assert_eq!(work.follow(now, &batch), store.commit(now, &batch).expect("the disk is well"));
     for kind in KINDS.iter().chain(&KINDS) {
         let (now, batch) = work.batch(kind, 5 * SIZE);
         let done = store.commit(now, &batch).expect("the disk is well");

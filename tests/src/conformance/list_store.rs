@@ -133,6 +133,7 @@ macro_rules! conformance_of_stores {
                 the_value_of_a_setting_is_kept_byte_for_byte_and_survives_a_crash,
                 a_worker_is_known_from_when_it_was_first_seen,
                 a_worker_is_kept_as_it_last_described_itself,
+                the_version_and_the_server_of_a_worker_are_kept_and_replaced,
                 what_a_worker_would_run_is_kept_and_replaced,
                 a_worker_that_names_more_than_is_kept_is_taken_to_run_all,
                 a_worker_asked_to_stop_learns_it_when_it_is_next_seen,

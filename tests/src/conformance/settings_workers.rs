@@ -1,10 +1,12 @@
 //! What is kept beside jobs: settings by name, and workers with what they hold.
 
-use windlass_core::limits::{DEMAND_NAMES, SETTING_VALUE_BYTES, SLOTS};
+use windlass_core::limits::{DEMAND_NAMES, SETTING_VALUE_BYTES, SLOTS, VERSION_BYTES};
 use windlass_core::store::{
     Admin, AdminDone, AdminRefused, Instance, Reader, Worker, WorkerKind, WorkerRow,
 };
-use windlass_core::{Demand, JobId, Kinds, LeaseLength, Millis, Queues, StateName, Wall};
+use windlass_core::{
+    Demand, JobId, Kinds, LeaseLength, Millis, Queues, StateName, Wall, WorkerVersion,
+};
 
 use crate::fixture::{
     Subject, UNUSUAL_TEXTS, World, announced, complete, kind, main_work, queue, reap_up_to,
@@ -136,6 +138,25 @@ pub fn a_worker_is_kept_as_it_last_described_itself<S: Subject>() {
             }
         }
     }
+}
+
+pub fn the_version_and_the_server_of_a_worker_are_kept_and_replaced<S: Subject>() {
+    let mut world = World::<S>::new();
+    see(&mut world, announced("w2"));
+    let longest = "~ ".repeat(VERSION_BYTES / 2);
+    for given in [Some("0.1.0"), None, Some(longest.as_str())] {
+        for name in [None, Some("s1"), Some("s2")] {
+            let version = given.map(|text| WorkerVersion::new(text).expect("a version"));
+            let (server, kind) = (name.map(worker), WorkerKind::Remote);
+            let described = Worker { version, server: server.clone(), kind, ..announced("w1") };
+            see(&mut world, described.clone());
+            world.reopen();
+            let kept = row(&mut world, "w1").expect("it is known").worker;
+            assert_eq!((kept.node(), &kept), (server.as_ref(), &described));
+        }
+    }
+    let other = row(&mut world, "w2").expect("it is known").worker;
+    assert_eq!((other.version, other.server), (None, None), "the other said nothing of it");
 }
 
 pub fn what_a_worker_would_run_is_kept_and_replaced<S: Subject>() {

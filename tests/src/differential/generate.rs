@@ -13,7 +13,7 @@ use windlass_core::{
     Delay, Demand, Excerpt, Failure, FailureKind, Fingerprint, Idempotency, IdempotencyKey,
     JobTimeout, Kind, Kinds, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Millis, NewJob,
     Payload, Policy, Priority, QueueName, QueueSettings, Queues, RetryPolicy, SettingKey,
-    SettingValue, Strategy as Growth, Verdict, View, Wall, When, WorkerId,
+    SettingValue, Strategy as Growth, Verdict, View, Wall, When, WorkerId, WorkerVersion,
 };
 use windlass_core::{ErrorGroup, ErrorText, GroupId};
 
@@ -462,6 +462,8 @@ fn worker() -> impl Strategy<Value = Worker> {
     (id, option::of(1..3_u32), demand(), 0..3_usize).prop_map(|(id, pid, demand, slots)| Worker {
         pid,
         instance: pid.and_then(|pid| Instance::new("boot", pid.into())),
+        version: (slots > 0).then(|| WorkerVersion::new(&format!("{slots}.0")).expect(IN_RANGE)),
+        server: pid.map(|pid| worker_id(&format!("w{pid}"))),
         demand,
         slots,
         ..Worker::new(worker_id(id), "host", WorkerKind::Local)
