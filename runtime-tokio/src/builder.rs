@@ -13,7 +13,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use windlass_core::machine::{self, Config, Limits, Machine};
 use windlass_core::store::{Instance, Retention, Store, Worker, WorkerKind};
-use windlass_core::{Demand, Kind, Kinds, Millis, Policy, ProcessId, QueueName, Queues, WorkerId};
+use windlass_core::{
+    Demand, Kind, Kinds, Millis, Policy, ProcessId, QueueName, Queues, WorkerId, WorkerVersion,
+};
 
 use crate::clock::{Clock, SystemClock};
 use crate::handler::{Handler, Handlers};
@@ -63,6 +65,7 @@ pub struct Builder<S> {
     event_buffer: usize,
     host: String,
     instance: Option<Instance>,
+    version: String,
     worker_kind: WorkerKind,
     pub(crate) journal: bool,
 }
@@ -98,6 +101,7 @@ where
             event_buffer: 4_096,
             host: "local".into(),
             instance: None,
+            version: env!("CARGO_PKG_VERSION").into(),
             worker_kind: WorkerKind::Local,
             journal: false,
         }
@@ -199,6 +203,13 @@ where
     /// and call [`end_worker`](Queue::end_worker).
     pub fn instance(mut self, instance: Option<Instance>) -> Self {
         self.instance = instance;
+        self
+    }
+
+    /// The version under which this process is listed, up to 64 printable ASCII characters; that of
+    /// Windlass by default.
+    pub fn version(mut self, version: &str) -> Self {
+        self.version = version.into();
         self
     }
 
@@ -316,10 +327,16 @@ where
             given: id,
             source,
         })?;
+        let version = WorkerVersion::new(&self.version).map_err(|source| StartError::Name {
+            what: "version",
+            given: self.version.clone(),
+            source,
+        })?;
         let kinds = Kinds::only(handlers.keys().cloned().collect());
         let worker = Worker {
             pid: Some(std::process::id()),
             instance: self.instance.clone(),
+            version: Some(version),
             demand: Demand { queues: self.demanded()?, kinds },
             ..Worker::new(id, &self.host, self.worker_kind)
         };

@@ -431,6 +431,13 @@ async fn a_runtime_that_could_not_work_does_not_start() {
         assert!(matches!(named, Err(StartError::Name { what: "kind", .. })), "{named:?}");
         let queues = builder().queues(["a b"]).start();
         assert!(matches!(queues, Err(StartError::Name { what: "queue", .. })), "{queues:?}");
+        for version in ["", "2\n", &"2".repeat(65)] {
+            let version = builder().version(version).start();
+            assert!(
+                matches!(version, Err(StartError::Name { what: "version", .. })),
+                "{version:?}"
+            );
+        }
     })
     .await;
 }

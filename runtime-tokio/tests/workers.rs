@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use windlass_core::machine::Input;
 use windlass_core::store::{AdminRefused, WorkerKind, WorkerRow};
-use windlass_core::{Demand, Kind, Kinds, QueueName, Queues, WorkerId};
+use windlass_core::{Demand, Kind, Kinds, QueueName, Queues, WorkerId, WorkerVersion};
 use windlass_runtime_tokio::{CommandError, Context, NewJob, Queue, Runtime};
 use windlass_store_memory::MemoryStore;
 
@@ -145,6 +145,25 @@ async fn others_see_what_a_worker_process_would_run() {
         queue.reconfigure(Input::Slots(5));
         while row(&queue, queue.worker_id()).await.worker.slots != 5 {
             tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_worker_is_listed_with_its_own_version_or_that_of_windlass() {
+    within(async {
+        for own in [None, Some("billing 2.3.1")] {
+            let builder = Runtime::builder(MemoryStore::new()).presence(OFTEN);
+            let builder = match own {
+                None => builder,
+                Some(version) => builder.version(version),
+            };
+            let queue = builder.start().unwrap();
+            let worker = row(&queue, queue.worker_id()).await.worker;
+            let version = worker.version.as_ref().map(WorkerVersion::as_str);
+            assert_eq!(version, Some(own.unwrap_or(env!("CARGO_PKG_VERSION"))));
+            assert_eq!(worker.node(), Some(&worker.id));
         }
     })
     .await;

@@ -116,6 +116,8 @@ function workerTable() {
 	);
 	/** @type {() => Promise<void>} */
 	let load = async () => {};
+	/** The version that most of a worker's peers run. @type {Map<string, string | null>} */
+	let usual = new Map();
 	const make = (/** @type {Worker | [string, Worker[]]} */ item) => {
 		if (Array.isArray(item)) return group(...item);
 		const cells = ['w-m', 'takes w-l', '', 'w-l', '', 'num w-m', ...(canWrite() ? ['num w-m'] : [])];
@@ -129,7 +131,14 @@ function workerTable() {
 			w.alive ? null : [' ', pill('failed', 'st-warn', 'silent')],
 			w.stopping ? [' ', pill('warn', 'stop', 'stopping')] : null,
 		]);
-		say(kind, w.kind);
+		const most = usual.get(peers(w));
+		const differs = w.version && w.version !== most;
+		const notes = [w.kind === 'remote' && w.node && `polls through ${w.node}`, differs && `other workers run ${most}`];
+		kind.title = notes.filter(Boolean).join('; ');
+		redraw(kind, `${w.kind} ${w.version} ${differs}`, () => [
+			w.kind,
+			w.version && h('span.w-l', ' ', h(differs ? 'b.strong' : 'small.mute', w.version)),
+		]);
 		say(what, takes(w));
 		what.title = takes(w);
 		redraw(busy, `${held(w)}/${w.slots}`, () => [slots(w), ` ${held(w)}`, h('span.mute', `/${w.slots}`)]);
@@ -162,6 +171,7 @@ function workerTable() {
 		/** @param {Worker[]} workers @param {() => Promise<void>} again */
 		show: (workers, again) => {
 			load = again;
+			usual = usualVersions(workers);
 			if (workers.length === 0) return redraw(body, 'none', noWorkers);
 			redraw(body, 'table', () => [table, foot]);
 			const groups = Map.groupBy(workers, (w) => (w.kind === 'remote' ? `${w.host} remote` : w.host));
@@ -259,6 +269,17 @@ function takes(w) {
 		: kinds === 'everything'
 			? kinds
 			: `${kinds} in all queues`;
+}
+
+/** Remote workers run programs of their own: those that take the same are compared. @param {Worker} w */
+const peers = (w) => (w.kind === 'remote' ? takes(w) : '');
+
+/** @param {Worker[]} workers */
+function usualVersions(workers) {
+	const known = workers.filter((w) => w.version);
+	const same = [...Map.groupBy(known, (w) => `${peers(w)} ${w.version}`).values()].sort((a, b) => a.length - b.length);
+	// Of several entries with one key the last counts: that of the most workers.
+	return new Map(same.map(([w]) => [peers(w), w.version]));
 }
 
 /** @param {Worker} w */

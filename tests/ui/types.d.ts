@@ -67,7 +67,7 @@ interface Queue {
   rates: { enqueued_per_s: number; done_per_s: number }; settings: QueueSettings;
 }
 interface Worker {
-  id: string; host: string; pid: number | null; kind: string; started_at: string; last_heartbeat: string; alive: boolean;
+  id: string; host: string; pid: number | null; kind: string; version: string | null; node: string | null; started_at: string; last_heartbeat: string; alive: boolean;
   stopping: boolean; slots: number; queues: string[] | null; kinds: string[] | null; running: number[]; running_total: number;
 }
 interface Setting {

@@ -50,10 +50,36 @@ fn a_poll_without_jobs_ends_with_an_empty_list_and_clamps_its_wait() {
         (r#"{"worker":"w","kinds":["-"]}"#, "/kinds/0"),
         (r#"{"worker":"w","visibility_timeout_ms":1}"#, "/visibility_timeout_ms"),
         (r#"{"worker":"w","speed":1}"#, "/speed"),
+        (r#"{"worker":"w","version":""}"#, "/version"),
+        (r#"{"worker":"w","version":"2\u0000"}"#, "/version"),
+        (r#"{"worker":"w","version":"2\n"}"#, "/version"),
+        (r#"{"worker":"w","version":"2\u202e"}"#, "/version"),
+        (&format!(r#"{{"worker":"w","version":"{}"}}"#, "2".repeat(65)), "/version"),
     ] {
         assert_eq!(server.post("/jobs/poll", body).pointers(), [pointer], "{body}");
     }
     assert_eq!(server.post("/jobs/poll", "{}").status, 422, "a worker says who it is");
+}
+
+#[test]
+fn workers_are_listed_with_their_version_and_the_server_they_polled_last() {
+    for store in stores() {
+        let (_place, server) = Server::new(store);
+        let longest = "~".repeat(64);
+        server.post("/jobs/poll", &format!(r#"{{"worker":"told","version":"{longest}"}}"#));
+        server.post("/jobs/poll", r#"{"worker":"untold"}"#);
+        let list = server.until("/workers", |list| list["workers"].as_array().unwrap().len() == 3);
+        let rows = list["workers"].as_array().unwrap();
+        let own = rows.iter().find(|row| row["kind"] == "local").expect("its own is listed");
+        let what = |id: &Value| {
+            let row = rows.iter().find(|row| row["id"] == *id).expect("it is listed");
+            (row["version"].clone(), row["node"].clone())
+        };
+        let id = &own["id"];
+        assert_eq!(what(id), (json!(env!("CARGO_PKG_VERSION")), id.clone()), "{store}");
+        assert_eq!(what(&json!("told")), (json!(longest), id.clone()), "{store}");
+        assert_eq!(what(&json!("untold")), (Value::Null, id.clone()), "{store}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use windlass_core::machine::{self, Run};
 use windlass_core::store::{self, DeadFilter, Settle, Worker, WorkerKind};
 use windlass_core::{
     self as core, Delay, Demand, Excerpt, Failure, JobId, Kind, Kinds, LeaseToken, Millis,
-    QueueName, Queues, Verdict, WorkerId,
+    QueueName, Queues, Verdict, WorkerId, WorkerVersion,
 };
 
 use super::job::{Job, Notes};
@@ -21,6 +21,9 @@ use crate::http::limits::{POLL_JOBS, POLL_NAMES, POLL_WAIT_MS, REPLAYS};
 /// How a token is written.
 const TOKEN: &str = r"^[1-9][0-9]{0,17}\.(0|[1-9][0-9]{0,17})$";
 
+/// How a version is written.
+const VERSION: &str = "^[ -~]{1,64}$";
+
 /// A worker asks for jobs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -28,6 +31,9 @@ pub(crate) struct Poll {
     /// Name of the worker, unique per start of its process.
     #[schemars(regex(pattern = super::new_job::NAME))]
     worker: String,
+    /// Version of its program, for `GET /workers`.
+    #[schemars(regex(pattern = VERSION))]
+    version: Option<String>,
     /// The queues to take jobs from; `["default"]` if absent, `["*"]` for all of them.
     queues: Option<Vec<String>>,
     /// The kinds it can run; if absent, every kind but the built-in ones.
@@ -49,6 +55,8 @@ impl Poll {
     pub(crate) fn check(&self, host: &str) -> Result<machine::Poll, Problem> {
         let mut faults = Faults::default();
         let id = faults.check("/worker", WorkerId::new(&self.worker));
+        let version = self.version.as_deref().map(WorkerVersion::new);
+        let version = version.and_then(|version| faults.check("/version", version));
         let queues = match self.queues.as_deref() {
             None => Queues::only(vec![QueueName::default()]),
             Some([all]) if all == "*" => Queues::All,
@@ -69,7 +77,8 @@ impl Poll {
         let id = id.ok_or_else(|| Problem::field("/worker", "is missing"))?;
         let demand = Demand { queues, kinds };
         let slots = usize::try_from(max).unwrap_or(1);
-        let worker = Worker { demand, slots, ..Worker::new(id, host, WorkerKind::Remote) };
+        let new = Worker::new(id, host, WorkerKind::Remote);
+        let worker = Worker { version, demand, slots, ..new };
         Ok(machine::Poll { worker, wait: Millis::new(wait), length })
     }
 }

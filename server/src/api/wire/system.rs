@@ -31,6 +31,12 @@ pub(crate) struct Worker {
     pub(crate) pid: Option<u32>,
     /// `local`, `process` or `remote`.
     pub(crate) kind: Cow<'static, str>,
+    /// Version of the program that runs it, of a remote worker as its polls give it; null if not
+    /// known.
+    pub(crate) version: Option<String>,
+    /// The worker whose process writes to the store for it: itself, or of a remote worker the
+    /// server that it polled last; null if not known.
+    pub(crate) node: Option<String>,
     pub(crate) started_at: Time,
     pub(crate) last_heartbeat: Time,
     /// Whether a heartbeat came recently.
@@ -67,6 +73,8 @@ impl Worker {
             host: row.worker.host.as_ref().into(),
             pid: row.worker.pid,
             kind: row.worker.kind.as_str().into(),
+            version: row.worker.version.as_ref().map(ToString::to_string),
+            node: row.worker.node().map(ToString::to_string),
             started_at: Time(row.started_at),
             last_heartbeat: Time(row.last_seen),
             alive: row.is_alive(now),

@@ -158,6 +158,7 @@ async fn list(session: &mut Session) -> Result<ExitCode, Failure> {
     let mut table = Table::new(&[
         Column::whole("WORKER"),
         Column::whole("KIND"),
+        Column::text("VERSION"),
         Column::whole("STATE"),
         Column::text("HOST"),
         Column::number("PID"),
@@ -173,6 +174,7 @@ async fn list(session: &mut Session) -> Result<ExitCode, Failure> {
         table.row(&[
             worker.id.clone(),
             worker.kind.to_string(),
+            worker.version.clone().unwrap_or_default(),
             worker.state().into(),
             worker.host.clone(),
             worker.pid.map(|pid| pid.to_string()).unwrap_or_default(),
