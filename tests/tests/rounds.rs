@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use windlass_core::bulk::Action;
 use windlass_core::store::{Admin, Batch, Change, Dump, Heartbeat, Outcomes, Purge, Settle};
-use windlass_core::{Demand, Millis, NewJob, StateName, View, When};
+use windlass_core::{Demand, Job, Millis, NewJob, StateName, View, When};
 use windlass_store_memory::MemoryStore;
 use windlass_tests::differential::count_rounds;
 use windlass_tests::fixture::*;
@@ -157,7 +157,7 @@ impl Reasons {
         let opens = any(|one| {
             matches!(one, Admin::Resume(_) | Admin::SetQueue { .. } | Admin::DeleteQueue(_))
         });
-        let (gone, made_ready) = moved_by_batch(out, demand, stored[0]);
+        let (gone, made_ready) = moved_by_batch(out, demand, stored);
         self.refills += gone + usize::from(closes || batch.claims.len() > 1);
         self.limits += full_after;
         self.opened += usize::from(opens || full_before > 0);
@@ -193,7 +193,7 @@ fn full_queues(dump: &Dump, demand: &Demand) -> usize {
 
 /// How many jobs of a demand were ready before the batch, and are neither ready nor claimed now;
 /// and whether the batch claimed one that was stored but not ready before.
-fn moved_by_batch(out: &Outcomes, demand: &Demand, before: &Dump) -> (usize, bool) {
+fn moved_by_batch(out: &Outcomes, demand: &Demand, [before, after]: [&Dump; 2]) -> (usize, bool) {
     let (mut gone, mut made_ready) = (0, false);
     for change in out.changes.iter().filter(|change| demand.wants(&change.queue, &change.kind)) {
         let Some(row) = before.jobs.iter().find(|row| row.job.id == change.id) else { continue };
@@ -202,6 +202,15 @@ fn moved_by_batch(out: &Outcomes, demand: &Demand, before: &Dump) -> (usize, boo
         gone += usize::from(was_ready && !claimed);
         made_ready |= claimed && !was_ready;
     }
+    // One that was cancelled and replayed was taken away as well, and put back behind others.
+    let replayed = before.jobs.iter().map(|row| &row.job).filter(|job| {
+        let moved = |now: &Job| {
+            job.rank != now.rank && matches!(now.state.view(), View::Queued | View::Processing)
+        };
+        let now = after.jobs.iter().map(|row| &row.job).find(|now| now.id == job.id);
+        job.state.view() == View::Queued && now.is_some_and(moved)
+    });
+    gone += replayed.count();
     (gone, made_ready)
 }
 
@@ -216,7 +225,9 @@ fn most_of_groups(batch: &Batch, out: &Outcomes, [before, after]: [&Dump; 2]) ->
     if !idle && !out.changes.iter().any(failed) {
         return 0;
     }
-    1 + usize::from(after.groups.len() >= batch.policy.max_error_groups)
+    // There may have been none before idle ones went.
+    let full = |dump: &Dump| dump.groups.len() >= batch.policy.max_error_groups;
+    1 + usize::from(full(before) || full(after))
 }
 
 /// Whether a batch does what batches of production mostly do: no operator, no purge, one claim, and
