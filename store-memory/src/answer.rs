@@ -58,6 +58,7 @@ impl<'a> Finder<'a> {
                 .iter()
                 .map(|id| tables.workers.get(id).map(|seen| seen.stopping))
                 .collect(),
+            settings: asked.settings.iter().map(|key| tables.settings.get(key).cloned()).collect(),
             due: asked.due.map(|limit| self.due(now, limit)).unwrap_or_default(),
             expired: asked.expired.map(|page| self.expired(now, page)).unwrap_or_default(),
             finished: asked.finished.iter().map(|page| self.old(now, *page)).collect(),

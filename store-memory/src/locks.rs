@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::store::FigureKey;
-use windlass_core::{GroupId, IdempotencyKey, JobId, ProcessId, QueueName};
+use windlass_core::{GroupId, IdempotencyKey, JobId, ProcessId, QueueName, SettingKey};
 
 /// A transaction, by its number. Later ones have greater numbers.
 pub(crate) type TransactionId = u64;
@@ -17,6 +17,7 @@ pub(crate) enum Resource {
     Job(JobId),
     Key(IdempotencyKey),
     Queue(QueueName),
+    Setting(SettingKey),
     Figures(FigureKey),
     Group(GroupId),
 }

@@ -153,6 +153,9 @@ impl Transaction {
         for key in &asked.keys {
             locks.take(self.id, Resource::Key(key.clone()), Mode::Exclusive)?;
         }
+        for key in &asked.settings {
+            locks.take(self.id, Resource::Setting(key.clone()), Mode::Exclusive)?;
+        }
         for key in &asked.figures {
             locks.take(self.id, Resource::Figures(*key), Mode::Exclusive)?;
         }

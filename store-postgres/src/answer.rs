@@ -25,6 +25,7 @@ use crate::named;
 use crate::names::{Names, Pair, VERSION};
 use crate::rows::{bad, count, get, id_codes};
 use crate::session::{Flight, FlightRows, Found, Place, Session, params};
+use crate::settings;
 use crate::write::Written;
 
 /// More keys than this are not locked one by one: PostgreSQL has room for some thousand locks.
@@ -61,6 +62,7 @@ struct Places {
     keys: Option<Place>,
     keyed: Option<Place>,
     workers: Option<Place>,
+    settings: Option<Place>,
     due: Option<PagePlaces>,
     expired: Option<PagePlaces>,
     finished: Vec<PagePlaces>,
@@ -202,6 +204,7 @@ impl<'a> Transaction<'a> {
             let ids: Vec<String> = asked.workers.iter().map(|id| id.as_str().to_owned()).collect();
             places.workers = Some(flight.add(find::WORKERS, params![ids]));
         }
+        places.settings = settings::ask(flight, self.locks, &asked.settings);
         if !asked.old_figures.is_empty() {
             flight.add("SELECT pg_advisory_xact_lock($1)", params![self.locks.figures()]);
         }
@@ -282,6 +285,8 @@ impl<'a> Transaction<'a> {
         answers.keys = find::keys_found(self.names, &asked.keys, &rows.0, &rows.1)?;
         let rows = returned.take_of(places.workers);
         answers.workers = find::stop_marks(&asked.workers, &rows)?;
+        let rows = returned.take_of(places.settings);
+        answers.settings = settings::values(&asked.settings, &rows)?;
         let names = &*self.names;
         if let Some(page) = places.due {
             answers.due = page.read(names, returned, &mut answers.skipped)?;

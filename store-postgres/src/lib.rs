@@ -44,6 +44,7 @@ mod reader;
 mod rights;
 mod rows;
 mod session;
+mod settings;
 mod size;
 mod store;
 mod thin;

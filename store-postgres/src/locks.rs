@@ -68,6 +68,11 @@ impl LockIds {
         self.id(9, 0)
     }
 
+    /// Held alone by a batch that sets settings.
+    pub(crate) fn settings(self) -> i64 {
+        self.id(11, 0)
+    }
+
     /// Shared by the nodes that listen to hints, for as long as they do.
     pub(crate) fn listening(self) -> i64 {
         self.id(10, 0)

@@ -20,6 +20,7 @@ use crate::heads::Moves;
 use crate::names::{Pair, retry_key};
 use crate::rows::{count, get, id_code, position};
 use crate::session::{Flight, Found, params};
+use crate::settings;
 use crate::thin;
 
 /// What a batch writes, ready to be sent.
@@ -50,7 +51,7 @@ impl Transaction<'_> {
         put_keys(&mut flight, changes);
         self.add_counts(&mut flight, &changes.counts)?;
         self.drop_queues(&mut flight, changes);
-        put_settings(&mut flight, changes);
+        settings::write(&mut flight, changes);
         put_workers(&mut flight, changes, now);
         figures::write(&mut flight, changes);
         groups::write(&mut flight, changes);
@@ -330,17 +331,6 @@ fn put_keys(flight: &mut Flight, changes: &Changes) {
     flight.add(PUT_KEYS, params![keys, jobs, created, until, requests]);
 }
 
-fn put_settings(flight: &mut Flight, changes: &Changes) {
-    for (key, value) in &changes.settings {
-        let key = key.as_str().to_owned();
-        if let Some(value) = value {
-            flight.add(PUT_SETTING, params![key, value.as_str().to_owned()]);
-        } else {
-            flight.add("DELETE FROM settings WHERE key = $1::text", params![key]);
-        }
-    }
-}
-
 fn put_workers(flight: &mut Flight, changes: &Changes, now: Wall) {
     for id in &changes.removed_workers {
         flight.add("DELETE FROM workers WHERE id = $1::text", params![id.as_str().to_owned()]);
@@ -449,8 +439,6 @@ const ADD_COUNTS: &str = "INSERT INTO counts (queue, kind, process, queued, sche
     failed = counts.failed + excluded.failed, \
     cancelled = counts.cancelled + excluded.cancelled, \
     retrying = counts.retrying + excluded.retrying";
-const PUT_SETTING: &str = "INSERT INTO settings (key, value) VALUES ($1::text, $2::text) \
-    ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 const PUT_WORKER: &str = "INSERT INTO workers (id, host, demand, pid, slots, presence, started_at, \
     last_seen, kind, instance, version, server) VALUES ($1::text, $2::text, $3::text, $4::bigint, \
     $5::bigint, $6::bigint, $7::bigint, $7::bigint, $8::smallint, $9::text, $10::text, $11::text) \

@@ -24,6 +24,7 @@ use crate::find::Rows;
 use crate::groups;
 use crate::names::{Known, Names};
 use crate::rows::{self, bad};
+use crate::settings;
 use crate::tables::{
     Access, COUNTS, FAILED, Found, KEYS, LEASED, MARKERS, ORPHANS, QUEUES, WORKERS, orphan_key,
     pair_key, pair_numbers, time_table,
@@ -58,6 +59,7 @@ impl<'a> Transaction<'a> {
         answers.keys = self.keys(&asked.keys)?;
         answers.kinds = self.kinds(&asked.kinds)?;
         answers.workers = self.workers(&asked.workers)?;
+        answers.settings = settings::named(self.rows.access, &asked.settings)?;
         if let Some(limit) = asked.due {
             answers.due = self.page(View::Scheduled, self.now, limit)?;
         }

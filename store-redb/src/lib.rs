@@ -42,6 +42,7 @@ mod overlay;
 mod reader;
 mod repair;
 mod rows;
+mod settings;
 mod slot;
 mod sorted;
 mod store;

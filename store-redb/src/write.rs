@@ -18,10 +18,11 @@ use crate::groups;
 use crate::index::Index;
 use crate::names::Names;
 use crate::rows::{self, QueueBytes, Seen, bad};
+use crate::settings;
 use crate::sorted::{put_all, remove_all, replace_all};
 use crate::tables::{
     ATTEMPTS, Access, COUNTS, ERRORS, Found, JOBS, KEYS, LAST_ID, MARKERS, META, ORPHANS, PAYLOADS,
-    PROGRESS, QUEUES, RESULTS, SETTINGS, WORKERS, attempt_key, orphan_key, pair_key,
+    PROGRESS, QUEUES, RESULTS, WORKERS, attempt_key, orphan_key, pair_key,
 };
 
 /// Writes everything a batch changed.
@@ -39,7 +40,7 @@ pub(crate) fn write(
     put_attempts(txn, changes)?;
     put_keys(txn, &changes.keys, &changes.dropped_keys)?;
     add_counts(txn, names, &changes.counts)?;
-    put_settings(txn, changes)?;
+    settings::write(txn, changes)?;
     put_workers(txn, changes, now)?;
     figures::write(txn, changes)?;
     groups::write(txn, changes)?;
@@ -277,18 +278,6 @@ fn sum(before: &Counts, by: &[i64; View::ALL.len()], retrying: i64) -> Counts {
         |count: u64, by: i64| u64::try_from(count.cast_signed().saturating_add(by)).unwrap_or(0);
     let views = View::ALL.map(|view| sum(before.get(view), by[view.index()]));
     Counts::new(views).with_retrying(sum(before.retrying(), retrying))
-}
-
-fn put_settings(txn: &WriteTransaction, changes: &Changes) -> Found<()> {
-    for (key, value) in &changes.settings {
-        let mut table = txn.open(SETTINGS)?;
-        let key = key.as_str().as_bytes();
-        match value {
-            Some(value) => table.insert(key, value.as_str().as_bytes())?,
-            None => table.remove(key)?,
-        };
-    }
-    Ok(())
 }
 
 fn put_workers(txn: &WriteTransaction, changes: &Changes, now: Wall) -> Found<()> {

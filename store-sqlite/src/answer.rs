@@ -21,6 +21,7 @@ use crate::groups;
 use crate::hook::Hook;
 use crate::names::{pair_key, pair_range};
 use crate::rows::{bad, id_code, in_view, rank, select_jobs, text, view_code};
+use crate::settings;
 use crate::write::write;
 
 /// An open transaction that writes.
@@ -77,6 +78,7 @@ impl<'a> Transaction<'a> {
             answers.kinds.push(self.kind(queue, kind)?);
         }
         answers.workers = self.workers(&asked.workers)?;
+        answers.settings = settings::named(self.rows.conn, &asked.settings)?;
         if let Some(limit) = asked.due {
             answers.due = self.page(View::Scheduled, None, self.now, limit)?;
         }

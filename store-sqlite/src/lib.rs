@@ -50,6 +50,7 @@ mod plans;
 mod quiet;
 mod reader;
 mod rows;
+mod settings;
 mod space;
 mod stale_wal;
 mod store;

@@ -170,15 +170,15 @@ fn live(store: &mut SqliteStore) {
             Admin::pause(queue.clone()),
             Admin::Resume(queue.clone()),
             Admin::set_queue(queue, QueueSettings::default()),
-            Admin::SetSetting(setting.clone(), value),
-            Admin::SetSetting(setting, None),
+            Admin::set_setting(setting.clone(), value),
+            Admin::set_setting(setting, None),
             Admin::SeeWorker(seen),
             Admin::StopWorker(worker.clone()),
         ];
     });
     let kept = SettingKey::new("t").expect("a name");
     script.commit(|batch| {
-        batch.admin.push(Admin::SetSetting(kept, SettingValue::new("v").ok()));
+        batch.admin.push(Admin::set_setting(kept, SettingValue::new("v").ok()));
     });
     let queue = QueueName::default();
     let mut figures = FigureSet::default();

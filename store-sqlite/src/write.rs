@@ -20,6 +20,7 @@ use crate::rows::{
     ROOM, id_code, last_verdict_code, place, position, rank_code, run_at_code, view_code,
     worker_code,
 };
+use crate::settings;
 
 /// Writes everything a batch changed.
 pub(crate) fn write(
@@ -38,7 +39,7 @@ pub(crate) fn write(
     put_attempts(conn, changes)?;
     put_keys(conn, changes)?;
     add_counts(conn, names, &changes.counts)?;
-    put_settings(conn, changes)?;
+    settings::write(conn, changes)?;
     put_workers(conn, changes, now)?;
     figures::write(conn, changes)?;
     groups::write(conn, changes)?;
@@ -428,19 +429,6 @@ fn add_counts(conn: &Connection, names: &mut Names, deltas: &[CountDelta]) -> Fo
             let sql = "DELETE FROM counts WHERE pair = ?1 AND queued = 0 AND scheduled = 0 \
                        AND processing = 0 AND done = 0 AND failed = 0 AND cancelled = 0";
             conn.prepare_cached(sql)?.execute([pair])?;
-        }
-    }
-    Ok(())
-}
-
-fn put_settings(conn: &Connection, changes: &Changes) -> Found<()> {
-    for (key, value) in &changes.settings {
-        if let Some(value) = value {
-            let sql = "INSERT OR REPLACE INTO settings (key, value) VALUES (?1, ?2)";
-            conn.prepare_cached(sql)?.execute([key.as_str(), value.as_str()])?;
-        } else {
-            let sql = "DELETE FROM settings WHERE key = ?1";
-            conn.prepare_cached(sql)?.execute([key.as_str()])?;
         }
     }
     Ok(())

@@ -65,6 +65,14 @@ macro_rules! concurrent_conformance {
         );
         $crate::conformance_family!(
             $subject,
+            concurrent_settings,
+            [
+                of_two_changes_of_the_same_server_setting_one_is_refused,
+                a_server_setting_is_never_compared_with_a_value_that_is_being_replaced,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
             concurrent_groups,
             [
                 dead_letters_made_through_two_handles_are_counted_in_one_group,

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::bulk::BulkWork;
 use super::sweep::{self, Dead};
 use super::work::Work;
-use crate::store::{Admin, AdminDone, AdminRefused, JobRefused};
+use crate::store::{Admin, AdminDone, AdminRefused, ExpectedSetting, JobRefused};
 use crate::text::without_nul;
 use crate::{
     Event, EventName, JobId, Pause, Queue, QueueName, QueueSettings, Rejected, StateName, Step,
@@ -40,8 +40,15 @@ pub(super) fn admin(
             set_queue(work, name, |queue| queue.settings = *settings)
         }
         Admin::DeleteQueue(name) => delete_queue(work, name),
-        Admin::SetSetting(key, value) => {
-            work.put_setting(key.clone(), value.clone());
+        Admin::SetSetting { key, value, expected } => {
+            let present = work.setting(key);
+            match expected {
+                ExpectedSetting::Exactly(expected) if expected.as_ref() != present => {
+                    let (key, value) = (key.clone(), present.cloned());
+                    return Err(AdminRefused::SettingChanged { key, value });
+                }
+                _ => work.put_setting(key.clone(), value.clone()),
+            }
             Ok(AdminDone::Noted)
         }
         Admin::SeeWorker(worker) => {

@@ -103,7 +103,7 @@ fn may_bring_ready_jobs(batch: &Batch) -> usize {
         | Admin::DiscardDead { .. }
         | Admin::Pause { .. }
         | Admin::DeleteQueue(_)
-        | Admin::SetSetting(..)
+        | Admin::SetSetting { .. }
         | Admin::SeeWorker(_)
         | Admin::RemoveWorker(_)
         | Admin::EndWorker(_)

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::{BulkAsk, BulkRow, Cursor, DeadPage, FigurePage, FigureRow, Questions, Want};
 use crate::{
     Counts, Excerpt, GroupId, GroupRow, IdempotencyKey, Job, JobId, KeyRecord, Payload, Queue,
-    QueueName, Rank, View, Wall,
+    QueueName, Rank, SettingValue, View, Wall,
 };
 
 /// The answers to [`Questions`], field by field, from the state before the batch.
@@ -35,6 +35,8 @@ pub struct Answers {
     /// In the order of the question: whether the worker was asked to stop; `None` for an unknown
     /// one.
     pub workers: Vec<Option<bool>>,
+    /// The values of the settings in the order of the question; `None` where one is not set.
+    pub settings: Vec<Option<SettingValue>>,
     /// Scheduled jobs that are due.
     pub due: JobPage,
     /// Leased jobs.
@@ -194,6 +196,7 @@ impl Answers {
         length("keys", asked.keys.len(), self.keys.len())?;
         length("kinds", asked.kinds.len(), self.kinds.len())?;
         length("workers", asked.workers.len(), self.workers.len())?;
+        length("settings", asked.settings.len(), self.settings.len())?;
         length("pages of finished jobs", asked.finished.len(), self.finished.len())?;
         length("pages of dead letters", asked.dead.len(), self.dead.len())?;
         length("error groups", asked.groups.len(), self.groups.len())?;

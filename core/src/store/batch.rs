@@ -168,8 +168,15 @@ pub enum Admin {
     },
     /// Delete this queue with its settings, unless it has jobs.
     DeleteQueue(QueueName),
-    /// Store a setting; `None` deletes it.
-    SetSetting(SettingKey, Option<SettingValue>),
+    /// Replace the value of a setting.
+    SetSetting {
+        /// The name of the setting.
+        key: SettingKey,
+        /// Its value from now on; `None` deletes it.
+        value: Option<SettingValue>,
+        /// Refuse unless this is its value.
+        expected: ExpectedSetting,
+    },
     /// Store this worker, or update its `last_seen`.
     SeeWorker(Worker),
     /// Delete the row of this worker.
@@ -193,6 +200,20 @@ impl Admin {
     pub fn set_queue(name: QueueName, settings: QueueSettings) -> Self {
         Self::SetQueue { name, settings, expected: None }
     }
+
+    /// Replaces the value of a setting, whatever it is.
+    pub fn set_setting(key: SettingKey, value: Option<SettingValue>) -> Self {
+        Self::SetSetting { key, value, expected: ExpectedSetting::Any }
+    }
+}
+
+/// The value that a setting must have for a command to change it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExpectedSetting {
+    /// Whatever it is.
+    Any,
+    /// This one; `None` if it must not be set.
+    Exactly(Option<SettingValue>),
 }
 
 /// Selects dead letters; all set conditions must hold.

@@ -32,8 +32,8 @@ pub use answers::{
 };
 pub use audit::{Audit, Disagreement, Dump, audit};
 pub use batch::{
-    Admin, Batch, ClaimFor, ClockView, DeadFilter, Heartbeat, Purge, QueueSweep, Reap, Retention,
-    Settle, Taker, Worker, WorkerKind,
+    Admin, Batch, ClaimFor, ClockView, DeadFilter, ExpectedSetting, Heartbeat, Purge, QueueSweep,
+    Reap, Retention, Settle, Taker, Worker, WorkerKind,
 };
 pub use bulk::{BulkAsk, BulkRow};
 pub use changes::{ByteBudget, Changes, CountDelta, Doc, DocWrite, Marker, Moved};

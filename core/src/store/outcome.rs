@@ -9,7 +9,7 @@ use super::Cursor;
 use crate::bulk::{Bulk, BulkRefused};
 use crate::{
     EnqueueRefused, Figures, Job, JobId, Kind, Payload, Queue, QueueName, QueueSettings, Receipt,
-    Rejected, StateName, Wall, WorkerId,
+    Rejected, SettingKey, SettingValue, StateName, Wall, WorkerId,
 };
 
 /// The outcomes of a batch.
@@ -169,6 +169,14 @@ pub enum AdminRefused {
     /// The settings of the queue are not those that were expected.
     #[error("the settings of the queue were changed since they were read; read them again")]
     SettingsChanged(QueueSettings),
+    /// The value of the setting is not the one that was expected.
+    #[error("the setting {key} was changed since it was read; read it again")]
+    SettingChanged {
+        /// The name of the setting.
+        key: SettingKey,
+        /// Its value; `None` if it is not set.
+        value: Option<SettingValue>,
+    },
     /// The worker is not registered.
     #[error("there is no worker {0:?}; it may have ended, list the workers")]
     NoWorker(WorkerId),

@@ -9,16 +9,17 @@ use super::{
 };
 use crate::limits::{CLAIM_BYTES, FIGURE_PAGE, GROUP_KEPT, PAGE_ROWS, SILENT_KEPT};
 use crate::{
-    Demand, Gate, GroupId, IdempotencyKey, Job, JobId, Kind, Millis, Queue, QueueName, Rank, Span,
-    View, WorkerId,
+    Demand, Gate, GroupId, IdempotencyKey, Job, JobId, Kind, Millis, Queue, QueueName, Rank,
+    SettingKey, Span, View, WorkerId,
 };
 
 /// Everything a batch needs to know of the store. [`Answers`](super::Answers) has a field for
 /// each of these, in the same order.
 ///
-/// **Named rows** (`jobs`, `keys`, `queues`, `figures`) are held until the transaction ends, also
-/// where there is none, so that no other transaction changes or makes them meanwhile. A store that
-/// locks rows one by one takes them in the order of the fields and of the lists, which are sorted.
+/// **Named rows** (`jobs`, `keys`, `queues`, `settings`, `figures`) are held until the transaction
+/// ends, also where there is none, so that no other transaction changes or makes them meanwhile. A
+/// store that locks rows one by one takes them in the order of the fields and of the lists, which
+/// are sorted.
 /// A queue that is [`changed`](Self::changed), limited or missing is held alone; others may be
 /// shared. The queue of every candidate is held as well, or a claim could commit after a pause.
 ///
@@ -42,6 +43,9 @@ pub struct Questions {
     pub kinds: Vec<(QueueName, Kind)>,
     /// Whether these workers were asked to stop; sorted, each once.
     pub workers: Vec<WorkerId>,
+    /// These settings; sorted, each once. All that the batch sets are asked for, so that none comes
+    /// between the comparison and the write of another batch.
+    pub settings: Vec<SettingKey>,
     /// Scheduled jobs that are due by the store's clock: up to this many, by (`run_at`, id).
     pub due: Option<usize>,
     /// Leased jobs whose lease has ended.
@@ -174,6 +178,7 @@ impl Questions {
             changed,
             kinds,
             workers: workers(batch),
+            settings: settings(batch),
             due: batch.promote,
             expired: batch.reap.as_ref().map(expired),
             finished: batch.purge.as_ref().map(finished).unwrap_or_default(),
@@ -206,6 +211,7 @@ impl Questions {
         assert!(self.changed.iter().all(named), "a queue that is changed is asked for");
         assert!(self.kinds.is_sorted_by(|a, b| a < b), "kinds are asked for in order, each once");
         assert!(self.workers.is_sorted_by(|a, b| a < b), "workers are asked for in order");
+        assert!(self.settings.is_sorted_by(|a, b| a < b), "settings are asked for in order");
         assert!(self.groups.is_sorted_by(|a, b| a < b), "groups are asked for in order, each once");
         assert!(self.figures.is_sorted_by(|a, b| a < b), "figures are asked for in order");
         assert!(self.counted.is_sorted_by(|a, b| a < b), "queues are counted in order, each once");
@@ -321,6 +327,14 @@ fn workers(batch: &Batch) -> Vec<WorkerId> {
     let named = batch.admin.iter().filter_map(|command| match command {
         Admin::SeeWorker(worker) => Some(worker.id.clone()),
         Admin::StopWorker(id) | Admin::LookAtWorker(id) => Some(id.clone()),
+        _ => None,
+    });
+    sorted(named.collect())
+}
+
+fn settings(batch: &Batch) -> Vec<SettingKey> {
+    let named = batch.admin.iter().filter_map(|command| match command {
+        Admin::SetSetting { key, .. } => Some(key.clone()),
         _ => None,
     });
     sorted(named.collect())

@@ -84,7 +84,7 @@ impl Seal {
             SettingValue::new(&text).or_else(|_| SettingValue::new(&seal.with_name("?").text()))
         };
         let value = seal.map(|seal| value(seal).expect("without the name it is short"));
-        Admin::SetSetting(key, value)
+        Admin::set_setting(key, value)
     }
 
     fn text(&self) -> String {
@@ -141,7 +141,7 @@ impl Batch {
     pub fn sets_seal(&self) -> bool {
         self.admin
             .iter()
-            .any(|command| matches!(command, Admin::SetSetting(key, _) if is_seal(key)))
+            .any(|command| matches!(command, Admin::SetSetting { key, .. } if is_seal(key)))
     }
 
     /// Refuses it if the store has a mark that it does not write.
@@ -174,7 +174,8 @@ mod tests {
     #[test]
     fn a_mark_is_read_back_as_it_was_written() {
         for seal in seals() {
-            let Admin::SetSetting(key, Some(value)) = Seal::command(Some(&seal)) else {
+            let Admin::SetSetting { key, value: Some(value), .. } = Seal::command(Some(&seal))
+            else {
                 panic!("it puts a setting in place");
             };
             assert_eq!(Seal::of(&[(key, value)]), Some(seal));
@@ -188,7 +189,7 @@ mod tests {
     #[test]
     fn the_name_of_a_store_is_left_out_where_it_is_too_long_for_a_setting() {
         let seal = Seal::Moved { copy: CopyId(1), to: "x".repeat(5_000) };
-        let Admin::SetSetting(_, Some(value)) = Seal::command(Some(&seal)) else {
+        let Admin::SetSetting { value: Some(value), .. } = Seal::command(Some(&seal)) else {
             panic!("it puts a setting in place");
         };
         assert_eq!(Seal::parse(value.as_str()), Seal::Moved { copy: CopyId(1), to: "?".into() });

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use windlass_core::bulk::BulkRefused;
 use windlass_core::machine::Refused;
 use windlass_core::store::{AdminRefused, JobRefused};
-use windlass_core::{EnqueueRefused, JobId, NameError, QueueSettings, Rejected, StaleReason};
+use windlass_core::{
+    EnqueueRefused, JobId, NameError, QueueSettings, Rejected, SettingValue, StaleReason,
+};
 use windlass_runtime_tokio::Unserved;
 use windlass_runtime_tokio::{CommandError, EnqueueError, InvalidJob, ReadError, ReportError};
 
@@ -195,7 +197,8 @@ impl Problem {
     }
 
     /// A server setting is not the one that was read before.
-    pub(crate) fn setting_changed(name: &str, stored: Option<&str>) -> Self {
+    fn setting_changed(name: &str, stored: Option<&SettingValue>) -> Self {
+        let stored = stored.map(SettingValue::as_str);
         let now = stored.map_or_else(|| "was removed".into(), |value| format!("is now {value}"));
         let detail = format!("`{name}` {now} in the store; read it again before you change it");
         let mut problem = Self::new(CHANGED_SINCE, detail);
@@ -399,6 +402,9 @@ impl From<AdminRefused> for Problem {
             },
             AdminRefused::QueueHasJobs { .. } => QUEUE_NOT_EMPTY,
             AdminRefused::SettingsChanged(_) => CHANGED_SINCE,
+            AdminRefused::SettingChanged { key, value } => {
+                return Self::setting_changed(key.as_str(), value.as_ref());
+            }
             AdminRefused::NoWorker(_) | AdminRefused::NoQueue(_) => NOT_FOUND,
         };
         let mut problem = Self::new(kind, refused.to_string());

@@ -171,6 +171,32 @@ fn a_server_setting_that_another_server_changed_is_not_overwritten() {
     assert_eq!(set(&servers[1], "PUT", "*", Some(r#"{"value":"6"}"#)).status, 200);
 }
 
+/// Both servers find the tag they were given, and write at the same time.
+#[test]
+fn of_two_servers_that_change_the_same_setting_one_is_refused() {
+    let place = Place::new("sqlite");
+    let servers = [place.start(&[]), place.start(&[])];
+    let path = "/settings/max_retries";
+    for round in 0..20 {
+        let tag = servers[0].get(path).header("etag").unwrap().to_owned();
+        let mut both: Vec<Client> = servers.iter().map(Server::connect).collect();
+        for (at, client) in both.iter_mut().enumerate() {
+            let body = format!(r#"{{"value":"{}"}}"#, 1 + 2 * round + at);
+            client.ask("PUT", path, &[("if-match", &tag)], Some(&body));
+        }
+        let replies: Vec<Reply> = both.iter_mut().map(|client| client.reply().unwrap()).collect();
+        let mut statuses = [replies[0].status, replies[1].status];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 412], "round {round}");
+        let at = replies.iter().position(|reply| reply.status == 200).unwrap();
+        let kept = (1 + 2 * round + at).to_string();
+        for server in &servers {
+            assert_eq!(server.get(path).json()["stored"], kept);
+        }
+        assert_eq!(replies[1 - at].json()["stored"], kept, "shown as it is");
+    }
+}
+
 #[test]
 fn jobs_that_wait_for_another_attempt_are_counted() {
     for store in stores() {

@@ -72,7 +72,7 @@ impl World {
         }
         if self.work.chance(20) {
             let key = SettingKey::new("colour").expect("a plain name");
-            return Some(Admin::SetSetting(key, None));
+            return Some(Admin::set_setting(key, None));
         }
         None
     }

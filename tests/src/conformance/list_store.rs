@@ -131,6 +131,7 @@ macro_rules! conformance_of_stores {
                 a_setting_is_kept_then_replaced_then_forgotten,
                 of_several_values_in_one_batch_the_last_counts,
                 the_value_of_a_setting_is_kept_byte_for_byte_and_survives_a_crash,
+                a_setting_is_replaced_or_deleted_only_if_it_has_the_expected_value,
                 a_worker_is_known_from_when_it_was_first_seen,
                 a_worker_is_kept_as_it_last_described_itself,
                 the_version_and_the_server_of_a_worker_are_kept_and_replaced,

@@ -16,6 +16,7 @@ pub mod concurrent_bulk;
 pub mod concurrent_figures;
 pub mod concurrent_groups;
 pub mod concurrent_queues;
+pub mod concurrent_settings;
 pub mod dead_letters;
 pub mod delete_purge;
 pub mod enqueue;

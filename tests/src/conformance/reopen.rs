@@ -34,7 +34,7 @@ fn full_house<S: Subject>() -> World<S> {
         let concurrency = Some(max_running(3));
         let settings = QueueSettings { concurrency, ..QueueSettings::default() };
         batch.admin.push(Admin::set_queue(queue("slow"), settings));
-        batch.admin.push(Admin::SetSetting(setting("colour"), Some(value("green"))));
+        batch.admin.push(Admin::set_setting(setting("colour"), Some(value("green"))));
         batch.admin.push(Admin::SeeWorker(announced("w1")));
     });
     let token = world.running_by("w2", work_of("other")).job.token();

@@ -2,7 +2,8 @@
 
 use windlass_core::limits::{DEMAND_NAMES, SETTING_VALUE_BYTES, SLOTS, VERSION_BYTES};
 use windlass_core::store::{
-    Admin, AdminDone, AdminRefused, Instance, Reader, Worker, WorkerKind, WorkerRow,
+    Admin, AdminDone, AdminRefused, ExpectedSetting, Instance, Reader, Worker, WorkerKind,
+    WorkerRow,
 };
 use windlass_core::{
     Demand, JobId, Kinds, LeaseLength, Millis, Queues, StateName, Wall, WorkerVersion,
@@ -14,11 +15,11 @@ use crate::fixture::{
 };
 
 fn set(name: &str, text: &str) -> Admin {
-    Admin::SetSetting(setting(name), Some(value(text)))
+    Admin::set_setting(setting(name), Some(value(text)))
 }
 
 fn unset(name: &str) -> Admin {
-    Admin::SetSetting(setting(name), None)
+    Admin::set_setting(setting(name), None)
 }
 
 #[track_caller]
@@ -104,6 +105,38 @@ pub fn the_value_of_a_setting_is_kept_byte_for_byte_and_survives_a_crash<S: Subj
     note(&mut world, [set("s", &long)]);
     world.reopen();
     assert_eq!(settings(&mut world), pairs(&[("s", &long)]));
+}
+
+pub fn a_setting_is_replaced_or_deleted_only_if_it_has_the_expected_value<S: Subject>() {
+    let mut world = World::<S>::new();
+    let from = |before: Option<&str>, after: Option<&str>| Admin::SetSetting {
+        key: setting("s"),
+        value: after.map(value),
+        expected: ExpectedSetting::Exactly(before.map(value)),
+    };
+    let changed = |now: Option<&str>| {
+        Err(AdminRefused::SettingChanged { key: setting("s"), value: now.map(value) })
+    };
+    note(&mut world, [set("other", "0")]);
+    assert_eq!(world.admin(from(Some("1"), Some("2"))), changed(None));
+    note(&mut world, [from(None, Some("1"))]);
+    world.reopen();
+    for before in [None, Some("2"), Some("0"), Some("1 ")] {
+        for after in [Some("3"), None] {
+            let out = world.commit(|batch| batch.admin.push(from(before, after)));
+            assert_eq!((out.admin[0].clone(), out.wrote), (changed(Some("1")), false));
+        }
+    }
+    assert_eq!(settings(&mut world), pairs(&[("other", "0"), ("s", "1")]));
+    let out = world.commit(|batch| {
+        batch.admin.extend([from(Some("1"), Some("2")), from(Some("1"), Some("3"))]);
+        batch.admin.extend([unset("s"), from(Some("2"), Some("4")), from(None, Some("5"))]);
+    });
+    assert_eq!(out.admin[1], changed(Some("2")), "the first of the batch counts");
+    assert_eq!(out.admin[3], changed(None), "it was deleted before");
+    assert_eq!(settings(&mut world), pairs(&[("other", "0"), ("s", "5")]));
+    note(&mut world, [from(Some("5"), None), from(None, None)]);
+    assert_eq!(settings(&mut world), pairs(&[("other", "0")]));
 }
 
 // Workers.

@@ -7,7 +7,7 @@ use proptest::sample::select;
 use windlass_core::bulk::Action;
 use windlass_core::limits::{ERROR_GROUPS, QUEUES};
 use windlass_core::store::{
-    ClaimFor, DeadFilter, Instance, Purge, Retention, Taker, Worker, WorkerKind,
+    ClaimFor, DeadFilter, ExpectedSetting, Instance, Purge, Retention, Taker, Worker, WorkerKind,
 };
 use windlass_core::{
     Delay, Demand, Excerpt, Failure, FailureKind, Fingerprint, Idempotency, IdempotencyKey,
@@ -198,8 +198,14 @@ fn admins_on(job: Pick) -> impl Strategy<Value = Vec<AdminPlan>> {
 
 fn admin() -> impl Strategy<Value = AdminPlan> {
     let setting = || SettingKey::new("s").expect(IN_RANGE);
-    let value = option::of(select(vec!["1", "2"]));
-    let value = value.prop_map(|text| text.map(|text| SettingValue::new(text).expect(IN_RANGE)));
+    let value = || {
+        let text = option::of(select(vec!["1", "2"]));
+        text.prop_map(|text| text.map(|text| SettingValue::new(text).expect(IN_RANGE)))
+    };
+    let before = prop_oneof![
+        1 => Just(ExpectedSetting::Any),
+        2 => value().prop_map(ExpectedSetting::Exactly),
+    ];
     prop_oneof![
         4 => pick().prop_map(AdminPlan::Cancel),
         4 => pick().prop_map(AdminPlan::Replay),
@@ -213,7 +219,9 @@ fn admin() -> impl Strategy<Value = AdminPlan> {
             AdminPlan::SetQueue(queue, set, expected)
         }),
         2 => queue().prop_map(AdminPlan::DeleteQueue),
-        1 => value.prop_map(move |value| AdminPlan::SetSetting(setting(), value)),
+        2 => (value(), before).prop_map(move |(value, expected)| {
+            AdminPlan::SetSetting(setting(), value, expected)
+        }),
         1 => worker().prop_map(AdminPlan::SeeWorker),
         1 => worker().prop_map(|worker| AdminPlan::RemoveWorker(worker.id)),
         1 => worker().prop_map(|worker| AdminPlan::StopWorker(worker.id)),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use windlass_core::bulk;
 use windlass_core::store::{
-    Admin, AdminDone, Batch, ClaimFor, ClockView, Cursor, DeadFilter, Dump, Heartbeat, Outcomes,
-    Purge, QueueSweep, Reap, Reaped, Settle, SlotFigures, Worker,
+    Admin, AdminDone, Batch, ClaimFor, ClockView, Cursor, DeadFilter, Dump, ExpectedSetting,
+    Heartbeat, Outcomes, Purge, QueueSweep, Reap, Reaped, Settle, SlotFigures, Worker,
 };
 use windlass_core::{
     BatchId, Epoch, FigureSet, Fingerprint, JobId, JobTimeout, Kind, LeaseLength, LeaseToken,
@@ -112,7 +112,7 @@ pub(crate) enum AdminPlan {
     Resume(QueueName),
     SetQueue(QueueName, QueueSettings, Option<Expected>),
     DeleteQueue(QueueName),
-    SetSetting(SettingKey, Option<SettingValue>),
+    SetSetting(SettingKey, Option<SettingValue>, ExpectedSetting),
     SeeWorker(Worker),
     RemoveWorker(WorkerId),
     StopWorker(WorkerId),
@@ -368,7 +368,9 @@ fn resolve_admin(plan: &AdminPlan, memory: &Memory) -> Admin {
             expected: expected.map(|expected| Box::new(expected.resolve(name, &memory.dump))),
         },
         AdminPlan::DeleteQueue(name) => Admin::DeleteQueue(name.clone()),
-        AdminPlan::SetSetting(key, value) => Admin::SetSetting(key.clone(), value.clone()),
+        AdminPlan::SetSetting(key, value, expected) => {
+            Admin::SetSetting { key: key.clone(), value: value.clone(), expected: expected.clone() }
+        }
         AdminPlan::SeeWorker(worker) => Admin::SeeWorker(worker.clone()),
         AdminPlan::RemoveWorker(id) => Admin::RemoveWorker(id.clone()),
         AdminPlan::StopWorker(id) => Admin::StopWorker(id.clone()),

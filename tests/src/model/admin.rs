@@ -1,7 +1,7 @@
 //! What operators ask, one command after the other.
 
 use windlass_core::store::{
-    Admin, AdminDone, AdminRefused, Cursor, DeadFilter, JobRefused, Worker,
+    Admin, AdminDone, AdminRefused, Cursor, DeadFilter, ExpectedSetting, JobRefused, Worker,
 };
 use windlass_core::{
     EventName, JobId, Pause, Policy, Queue, QueueName, QueueSettings, Rejected, SettingKey,
@@ -59,7 +59,17 @@ impl Model {
                 Ok(self.change_queue(name, |queue| queue.settings = *settings))
             }
             Admin::DeleteQueue(name) => self.delete_queue(name),
-            Admin::SetSetting(key, value) => Ok(self.set(key, value.as_ref())),
+            Admin::SetSetting { key, value, expected } => {
+                let present = self.settings.iter().find(|(known, _)| known == key);
+                let present = present.map(|(_, value)| value.clone());
+                match expected {
+                    ExpectedSetting::Exactly(expected) if *expected != present => {
+                        self.note("setting changed since it was read");
+                        Err(AdminRefused::SettingChanged { key: key.clone(), value: present })
+                    }
+                    _ => Ok(self.set(key, value.as_ref())),
+                }
+            }
             Admin::SeeWorker(worker) => {
                 self.see(now, worker);
                 self.worker_answer(&worker.id)

@@ -103,6 +103,7 @@ pub const RULES: &[&str] = &[
     "replay a failed job",
     "snooze",
     "settings changed since they were read",
+    "setting changed since it was read",
     "start a bulk action",
     "stop a bulk action",
     "the last failure is dead-lettered",

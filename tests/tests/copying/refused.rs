@@ -19,7 +19,7 @@ fn commit(
 
 fn setting() -> Admin {
     let key = SettingKey::new("colour").expect("a name");
-    Admin::SetSetting(key, Some(SettingValue::new("green").expect("a value")))
+    Admin::set_setting(key, Some(SettingValue::new("green").expect("a value")))
 }
 
 /// Begins a copy that is refused, and makes sure that neither store has changed.

@@ -70,7 +70,8 @@ impl Work {
         for (job, text) in mem::take(&mut self.progress) {
             changes.docs.push(DocWrite { job, doc: Doc::Progress, text });
         }
-        changes.settings.extend(mem::take(&mut self.settings));
+        let settings = mem::take(&mut self.settings).into_iter().filter(|(_, work)| work.dirty);
+        changes.settings.extend(settings.map(|(key, work)| (key, work.value)));
         self.gather_workers(changes);
     }
 

@@ -57,7 +57,7 @@ pub(super) struct Work {
     ids: Vec<JobId>,
     /// The last change in the batch wins; of the next two as well.
     progress: BTreeMap<JobId, Payload>,
-    settings: BTreeMap<SettingKey, Option<SettingValue>>,
+    settings: BTreeMap<SettingKey, SettingWork>,
     workers: BTreeMap<WorkerId, WorkerWork>,
     /// Whether some job became a dead letter or is none any more.
     regrouped: bool,
@@ -100,6 +100,14 @@ pub(super) struct GroupMove {
 #[derive(Debug)]
 struct KeyEntry {
     record: Option<KeyRecord>,
+    dirty: bool,
+}
+
+/// A setting of the working set.
+#[derive(Debug)]
+struct SettingWork {
+    value: Option<SettingValue>,
+    /// Whether this batch sets it.
     dirty: bool,
 }
 
@@ -168,6 +176,9 @@ impl Work {
         }
         for (id, mark) in asked.workers.iter().zip(&answers.workers) {
             self.load_worker(id, *mark);
+        }
+        for (key, value) in asked.settings.iter().zip(mem::take(&mut answers.settings)) {
+            self.settings.insert(key.clone(), SettingWork { value, dirty: false });
         }
         Ok(())
     }
@@ -354,9 +365,14 @@ impl Work {
         self.progress.insert(job, text);
     }
 
+    /// The value of a setting that was loaded.
+    pub(super) fn setting(&self, key: &SettingKey) -> Option<&SettingValue> {
+        self.settings.get(key)?.value.as_ref()
+    }
+
     /// Keeps a setting, or removes it.
     pub(super) fn put_setting(&mut self, key: SettingKey, value: Option<SettingValue>) {
-        self.settings.insert(key, value);
+        self.settings.insert(key, SettingWork { value, dirty: true });
     }
 }
 

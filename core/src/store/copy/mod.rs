@@ -212,7 +212,7 @@ impl<A: Store, B: Store> Copying<A, B> {
         let jobs = rows.jobs.len() as u64;
         self.target.commit(now, |batch| {
             batch.admin.push(Seal::command(Some(&seal)));
-            let set = |(key, value)| Admin::SetSetting(key, value);
+            let set = |(key, value)| Admin::set_setting(key, value);
             batch.admin.extend(settings.into_iter().map(set));
             batch.import = Some(Box::new(rows));
         })?;

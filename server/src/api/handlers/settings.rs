@@ -3,8 +3,7 @@
 use http::HeaderValue;
 use http::header::{ETAG, IF_MATCH};
 use ring::digest::{SHA256, digest};
-use tokio::sync::Mutex;
-use windlass_core::store::{Admin, Reader};
+use windlass_core::store::{Admin, AdminRefused, ExpectedSetting, Reader};
 use windlass_core::{SettingKey, SettingValue};
 
 use crate::api::problem::{self, Problem};
@@ -32,8 +31,6 @@ pub(crate) async fn set(call: Call) -> Answer {
     let new: NewSetting = wire::json(&call.body)?;
     let value = SettingValue::new(&new.check(setting)?.to_string());
     let value = value.map_err(|error| Problem::field("/value", error))?;
-    let _alone = CHANGES.lock().await;
-    unchanged(&call, setting.name).await?;
     keep(&call, setting.name, Some(value)).await?;
     one(&call, setting).await
 }
@@ -44,13 +41,10 @@ pub(crate) async fn unset(call: Call) -> Answer {
     let name = match named(&call) {
         Ok(setting) => setting.name.to_owned(),
         Err(unknown) => {
-            let kept = call.app.reads.read(|reader: &mut dyn Reader| reader.settings()).await?;
-            let kept = kept.iter().find(|(key, _)| key.as_str() == call.param());
-            kept.map(|(key, _)| key.as_str().to_owned()).ok_or(unknown)?
+            stored(&call, call.param()).await?.ok_or(unknown)?;
+            call.param().to_owned()
         }
     };
-    let _alone = CHANGES.lock().await;
-    unchanged(&call, &name).await?;
     keep(&call, &name, None).await?;
     call.app.refresh_settings().await?;
     Ok(router::no_content())
@@ -60,34 +54,37 @@ fn named(call: &Call) -> Result<&'static settings::Setting, Problem> {
     find(call.param()).map_err(|unknown| Problem::new(problem::NOT_FOUND, unknown))
 }
 
-/// Changes by this server, one at a time: none comes between the comparison and the write of
-/// another.
-static CHANGES: Mutex<()> = Mutex::const_new(());
-
-/// Refuses if the request names an `ETag` and the value in the store is another. A change that
-/// another process makes between this and the commit is not seen.
-async fn unchanged(call: &Call, name: &str) -> Result<(), Problem> {
+/// Which value the request expects: that of the store if one of its tags is that value's. It is
+/// compared once more in the commit, so that a change by another process in between is seen.
+async fn expected(call: &Call, key: &SettingKey) -> Result<ExpectedSetting, Problem> {
     let Some(wanted) = call.headers.get(IF_MATCH).filter(|wanted| *wanted != "*") else {
-        return Ok(());
+        return Ok(ExpectedSetting::Any);
     };
-    let kept = call.app.reads.read(|reader: &mut dyn Reader| reader.settings()).await?;
-    let kept = kept.iter().find(|(key, _)| key.as_str() == name).map(|(_, value)| value.as_str());
-    let (tag, tags) = (tag(name, kept), wanted.to_str().unwrap_or_default());
-    if tags.split(',').any(|one| one.trim() == tag) {
-        return Ok(());
+    let value = stored(call, key.as_str()).await?;
+    let tag = tag(key.as_str(), value.as_ref());
+    if wanted.to_str().unwrap_or_default().split(',').any(|one| one.trim() == tag) {
+        return Ok(ExpectedSetting::Exactly(value));
     }
-    Err(Problem::setting_changed(name, kept))
+    Err(AdminRefused::SettingChanged { key: key.clone(), value }.into())
+}
+
+/// The value in the store.
+async fn stored(call: &Call, name: &str) -> Result<Option<SettingValue>, Problem> {
+    let kept = call.app.reads.read(|reader: &mut dyn Reader| reader.settings()).await?;
+    Ok(kept.into_iter().find(|(key, _)| key.as_str() == name).map(|(_, value)| value))
 }
 
 /// The tag of a value in the store: the same in every process.
-fn tag(name: &str, stored: Option<&str>) -> String {
+fn tag(name: &str, stored: Option<&SettingValue>) -> String {
+    let stored = stored.map(SettingValue::as_str);
     let digest = digest(&SHA256, format!("{name} {stored:?}").as_bytes());
     format!("\"{}\"", hex(&digest.as_ref()[..8]))
 }
 
 async fn keep(call: &Call, name: &str, value: Option<SettingValue>) -> Result<(), Problem> {
     let key = SettingKey::new(name)?;
-    call.app.queue()?.command(Admin::SetSetting(key, value)).await?;
+    let expected = expected(call, &key).await?;
+    call.app.queue()?.command(Admin::SetSetting { key, value, expected }).await?;
     Ok(())
 }
 
@@ -95,9 +92,7 @@ async fn keep(call: &Call, name: &str, value: Option<SettingValue>) -> Result<()
 async fn one(call: &Call, setting: &settings::Setting) -> Answer {
     let levels = call.app.refresh_settings().await?;
     let shown = Setting::of(setting, &levels);
-    let kept = call.app.reads.read(|reader: &mut dyn Reader| reader.settings()).await?;
-    let kept = kept.iter().find(|(key, _)| key.as_str() == setting.name);
-    let tag = tag(setting.name, kept.map(|(_, value)| value.as_str()));
+    let tag = tag(setting.name, stored(call, setting.name).await?.as_ref());
     let mut response = router::ok(&shown)?;
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         response.headers_mut().insert(ETAG, tag);
