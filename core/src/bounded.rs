@@ -89,6 +89,27 @@ bounded! {
 }
 
 bounded! {
+    /// Maximum number of jobs of a kind in a queue that run at the same time; zero pauses the kind.
+    KindConcurrency(u32), "concurrency", 0, 1_000_000
+}
+bounded! {
+    /// Number of starts per period.
+    RateLimit(u32), "rate.limit", 1, 1_000_000
+}
+bounded! {
+    /// The period of a rate, in milliseconds.
+    RatePeriod(u64), "rate.per_ms", 1, 86_400_000
+}
+bounded! {
+    /// Number of starts at once after a pause.
+    RateBurst(u32), "rate.burst", 1, 1_000_000
+}
+bounded! {
+    /// How long a job has to wait, in milliseconds, to overtake one of the next higher priority.
+    Aging(u64), "aging_ms", 1, 86_400_000
+}
+
+bounded! {
     /// How many jobs a bulk action takes per second.
     JobsPerSecond(u32), "per_s", 1, 100_000
 }

@@ -4,15 +4,15 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{Demand, Gate, Job, Queue, State, View, Wall, WorkerId};
+use crate::{Demand, Gate, InUse, Job, Queue, State, View, Wall, WorkerId};
 
 /// What `explain` has to know beside the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Surroundings<'a> {
     /// The queue of the job.
     pub queue: &'a Queue,
-    /// Number of running jobs of that queue.
-    pub running: u64,
+    /// What counts against the limits of that queue and of the job's kind in it.
+    pub in_use: InUse,
     /// Upper bound of the number of ready jobs of that queue that rank before it.
     pub before_it: u64,
     /// The demand of every worker pool and waiting poll, busy or not.
@@ -49,6 +49,16 @@ pub enum Reason {
     ConcurrencyFull {
         /// Number of running jobs of the queue.
         running: u64,
+    },
+    /// Its kind is at its concurrency limit in the queue.
+    KindFull {
+        /// Number of running jobs of the kind in the queue.
+        running: u64,
+    },
+    /// Its queue, or its kind in it, is at its rate.
+    RateLimited {
+        /// When a job may start, if no other starts before.
+        until: Wall,
     },
     /// Other jobs rank before it.
     Behind {
@@ -92,6 +102,8 @@ impl Reason {
             Self::QueuePaused => "queue_paused",
             Self::NoWorker => "no_worker",
             Self::ConcurrencyFull { .. } => "concurrency_full",
+            Self::KindFull { .. } => "kind_full",
+            Self::RateLimited { .. } => "rate_limited",
             Self::Behind { .. } => "behind",
             Self::Leased { .. } => "leased",
             Self::Done { .. } => "done",
@@ -128,6 +140,17 @@ impl fmt::Display for Sentence<'_> {
             Reason::ConcurrencyFull { running } => {
                 let jobs = Count(*running, "running job");
                 write!(f, "its queue is at its concurrency limit: it has {jobs}")
+            }
+            Reason::KindFull { running: 0 } => f.write_str(
+                "its kind is paused in its queue: the concurrency limit of the kind is 0",
+            ),
+            Reason::KindFull { running } => {
+                let jobs = Count(*running, "running job");
+                write!(f, "its kind is at its concurrency limit in its queue: it has {jobs}")
+            }
+            Reason::RateLimited { until } => {
+                let until = time(*until);
+                write!(f, "its queue or kind is at its rate; the next job may start at {until}")
             }
             Reason::Behind { at_most } => {
                 write!(f, "it is behind at most {}", Count(*at_most, "other job"))
@@ -180,10 +203,16 @@ fn explain_waiting(job: &Job, around: &Surroundings<'_>, now: Wall) -> Explanati
     if delayed {
         reasons.push(Reason::Delayed { until: job.run_at, attempts: job.attempts });
     }
-    match around.queue.gate(around.running) {
+    let InUse { running, of_kind, .. } = around.in_use;
+    let gate = around.queue.gate_of(&job.kind, &around.in_use, now);
+    match gate {
         Gate::Open => {}
         Gate::Paused => reasons.push(Reason::QueuePaused),
-        Gate::Full => reasons.push(Reason::ConcurrencyFull { running: around.running }),
+        Gate::Full => reasons.push(Reason::ConcurrencyFull { running }),
+        Gate::KindFull => reasons.push(Reason::KindFull { running: of_kind }),
+        // It says nothing about the time when the job is due.
+        Gate::RateLimited { .. } if delayed => {}
+        Gate::RateLimited { until } => reasons.push(Reason::RateLimited { until }),
     }
     if !around.demands.iter().any(|demand| demand.wants(&job.queue, &job.kind)) {
         reasons.push(Reason::NoWorker);
@@ -194,7 +223,8 @@ fn explain_waiting(job: &Job, around: &Surroundings<'_>, now: Wall) -> Explanati
     if reasons.is_empty() {
         reasons.push(Reason::Ready);
     }
-    Explanation { reasons, next_change_at: delayed.then_some(job.run_at) }
+    let next_change_at = if delayed { Some(job.run_at) } else { gate.until() };
+    Explanation { reasons, next_change_at }
 }
 
 fn one(reason: Reason, next_change_at: Option<Wall>) -> Explanation {

@@ -76,7 +76,8 @@ impl Job {
     /// Its index key. Only this function knows the instant by which a view is ordered.
     pub fn index_key(&self) -> IndexKey {
         let at = match &self.state {
-            State::Queued { .. } => self.run_at,
+            State::Queued { ready: true, .. } => self.rank.due,
+            State::Queued { ready: false, .. } => self.run_at,
             State::Processing(lease) => lease.until,
             State::Done { finished_at }
             | State::Failed { finished_at, .. }
@@ -107,7 +108,8 @@ impl Job {
 pub struct IndexKey {
     /// The list in which the job is found.
     pub view: View,
-    /// The instant by which its view is ordered: due, end of the lease, or finished.
+    /// The instant by which its view is ordered: due (of ready jobs as their rank has it), end of
+    /// the lease, or finished.
     pub at: Wall,
     /// See [`Job::rank`].
     pub rank: Rank,

@@ -26,6 +26,8 @@ mod demand;
 mod error_group;
 mod explain;
 mod figures;
+mod flow;
+mod gate;
 mod id;
 mod idempotency;
 mod job;
@@ -35,6 +37,7 @@ mod name;
 mod new_job;
 mod queue;
 mod rank;
+mod rate;
 mod rejected;
 mod retry;
 pub mod search;
@@ -46,8 +49,8 @@ mod transition;
 pub use apply::{Apply, Step as ApplyStep};
 pub use attempt::{Attempt, AttemptOutcome};
 pub use bounded::{
-    Delay, JobTimeout, JobsPerSecond, LeaseLength, MaxQueued, MaxRetries, MaxRunning, OutOfRange,
-    Priority,
+    Aging, Delay, JobTimeout, JobsPerSecond, KindConcurrency, LeaseLength, MaxQueued, MaxRetries,
+    MaxRunning, OutOfRange, Priority, RateBurst, RateLimit, RatePeriod,
 };
 pub use demand::{Demand, DemandError, Kinds, Queues};
 pub use error_group::{
@@ -56,6 +59,8 @@ pub use error_group::{
 };
 pub use explain::{Explanation, Reason, Surroundings, explain};
 pub use figures::{BadFigures, FigureSet, Figures, Gauge, Gauges, Span, Times};
+pub use flow::{BadFlow, Flow, TooManyKindLimits};
+pub use gate::{Gate, InUse, KindLimits, Tats, Usage};
 pub use id::{BatchId, BulkId, Epoch, JobId, LeaseToken, ParseIdError, ProcessId, RequestId};
 pub use idempotency::{Fingerprint, FingerprintBuilder, Idempotency, KeyRecord, KeyRuling};
 pub use job::{Counted, IndexKey, Job, LastVerdict, Lease, State, StateName, View};
@@ -64,8 +69,9 @@ pub use name::{
     WorkerVersion,
 };
 pub use new_job::{EnqueueRefused, NewJob, Policy, Receipt, Terms, When};
-pub use queue::{Counts, Gate, Pause, Queue, QueueRow, QueueSettings};
+pub use queue::{Counts, Pause, Queue, QueueRow, QueueSettings};
 pub use rank::Rank;
+pub use rate::{Rate, Tat};
 pub use rejected::{Rejected, StaleReason};
 pub use retry::{RetryError, RetryPolicy, Strategy};
 pub use text::{Excerpt, Payload, PayloadError};

@@ -25,6 +25,8 @@ pub const ATTEMPTS_KEPT: u64 = 32;
 pub const QUEUES: usize = 10_000;
 /// Maximum number of kinds with jobs in one queue.
 pub const KINDS_PER_QUEUE: usize = 1_000;
+/// Maximum number of kinds with limits of their own in one queue.
+pub const KIND_LIMITS: usize = 100;
 /// Maximum number of jobs that one request enqueues.
 pub const JOBS_PER_REQUEST: usize = 10_000;
 /// Maximum number of rows of one page of a list, a reap, a purge or a bulk replay.

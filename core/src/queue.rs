@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::{
-    Counted, JobTimeout, Kind, LeaseLength, MaxQueued, MaxRetries, MaxRunning, QueueName,
-    RetryPolicy, View, Wall,
+    Counted, Flow, Job, JobTimeout, Kind, LeaseLength, MaxQueued, MaxRetries, MaxRunning,
+    QueueName, Rank, RetryPolicy, Tats, Usage, View, Wall,
 };
 
 /// A queue as it is stored.
@@ -28,15 +28,6 @@ impl Queue {
     /// Whether it is paused.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
-    }
-
-    /// Whether another job may start while `running` jobs run.
-    pub fn gate(&self, running: u64) -> Gate {
-        match self.settings.concurrency {
-            _ if self.is_paused() => Gate::Paused,
-            Some(most) if running >= u64::from(most.get()) => Gate::Full,
-            _ => Gate::Open,
-        }
     }
 
     /// Whether it is neither paused nor has settings: without jobs, it holds nothing, and making it
@@ -65,19 +56,8 @@ pub struct Pause {
     pub by: Option<Arc<str>>,
 }
 
-/// Whether jobs of a queue may start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gate {
-    /// Ready jobs can be claimed.
-    Open,
-    /// The queue is paused.
-    Paused,
-    /// The queue is at its concurrency limit.
-    Full,
-}
-
 /// The settings of a queue. `None` means no limit, or the default of the [`Policy`](crate::Policy).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QueueSettings {
     /// Limit of waiting jobs, scheduled ones included.
     pub max_queued: Option<MaxQueued>,
@@ -91,12 +71,27 @@ pub struct QueueSettings {
     pub timeout: Option<JobTimeout>,
     /// Default of jobs that do not set it.
     pub retry: Option<RetryPolicy>,
+    /// When jobs may start, and in which order.
+    pub flow: Flow,
 }
 
 impl QueueSettings {
-    /// Whether the number of its jobs is limited.
+    /// Whether something counts against a limit of the queue.
     pub fn is_limited(&self) -> bool {
-        self.concurrency.is_some() || self.max_queued.is_some()
+        self.max_queued.is_some() || self.limits_starts()
+    }
+
+    /// Whether jobs may have to wait although the queue is not paused.
+    pub fn limits_starts(&self) -> bool {
+        self.concurrency.is_some() || self.flow.limits_starts()
+    }
+
+    /// The rank of a job that becomes ready or is scheduled in this queue.
+    pub fn rank(&self, job: &Job) -> Rank {
+        match self.flow.aging {
+            None => Rank::new(job.priority, job.run_at, job.id),
+            Some(aging) => Rank::aged(job.priority, job.run_at, job.id, aging),
+        }
     }
 }
 
@@ -176,12 +171,19 @@ pub struct QueueRow {
     pub queue: Queue,
     /// The counters of every kind with jobs, ordered by kind.
     pub kinds: Vec<(Kind, Counts)>,
+    /// The state of its rates.
+    pub tats: Tats,
 }
 
 impl QueueRow {
     /// A queue without jobs.
     pub fn empty(queue: Queue) -> Self {
-        Self { queue, kinds: Vec::new() }
+        Self { queue, kinds: Vec::new(), tats: Tats::default() }
+    }
+
+    /// What counts against its limits.
+    pub fn usage(&self) -> Usage {
+        Usage::new(self.kinds.iter().map(|(kind, counts)| (kind, counts)), self.tats.clone())
     }
 
     /// The sum over all kinds.

@@ -1,6 +1,6 @@
 //! The order in which ready jobs are claimed, as a sort key that stores keep and sort by.
 
-use crate::{Job, JobId, Priority, Wall};
+use crate::{Aging, Job, JobId, Priority, Wall};
 
 /// The sort key of a ready job; the least is claimed first.
 ///
@@ -8,11 +8,11 @@ use crate::{Job, JobId, Priority, Wall};
 /// sorts by them in this order, without interpreting them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank {
-    /// Today the negated priority.
+    /// The negated priority; zero in a queue with aging.
     pub class: i16,
     /// Today always zero.
     pub turn: u64,
-    /// Today the instant at which the job is due.
+    /// The instant at which the job is due; with aging, less a bonus for its priority.
     pub due: Wall,
     /// The id of the job, so that the one enqueued earlier goes first.
     pub id: JobId,
@@ -24,9 +24,34 @@ impl Rank {
         Self { class: -priority.get(), turn: 0, due: run_at, id }
     }
 
-    /// The rank that a job should have. A row with another one is corrupt.
+    /// The rank in a queue in which one step of priority counts as much as having waited for
+    /// `aging`. A job of priority p that is due at t then goes before every job of priority q that
+    /// is due after `t + (q - p) × aging`, so none starves. The row is not written again meanwhile.
+    pub const fn aged(priority: Priority, run_at: Wall, id: JobId, aging: Aging) -> Self {
+        let bonus = (priority.get() as i64).saturating_mul(aging.get().cast_signed());
+        let due = Wall::new(run_at.get().saturating_sub(bonus));
+        Self { class: 0, turn: 0, due, id }
+    }
+
+    /// The rank without aging, which a row gets whose rank is corrupt.
     pub fn of(job: &Job) -> Self {
         Self::new(job.priority, job.run_at, job.id)
+    }
+
+    /// Whether a job can have this rank: without aging, or with one that its queue had when the
+    /// job became ready.
+    pub fn fits(&self, job: &Job) -> bool {
+        if *self == Self::of(job) {
+            return true;
+        }
+        let bonus = i128::from(job.run_at.get()) - i128::from(self.due.get());
+        let steps = i128::from(job.priority.get());
+        let (0, 0, true, false) = (self.class, self.turn, self.id == job.id, steps == 0) else {
+            return false;
+        };
+        let aging = bonus / steps;
+        let bounds = i128::from(Aging::MIN.get())..=i128::from(Aging::MAX.get());
+        bonus % steps == 0 && bounds.contains(&aging)
     }
 }
 

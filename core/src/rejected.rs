@@ -42,6 +42,15 @@ pub enum Rejected {
     /// Its queue is at its concurrency limit.
     #[error("its queue is at its concurrency limit")]
     ConcurrencyFull,
+    /// Its kind is at its concurrency limit in its queue.
+    #[error("its kind is at its concurrency limit in this queue")]
+    KindFull,
+    /// Its queue, or its kind in it, is at its rate.
+    #[error("its queue or kind is at its rate until {until}")]
+    RateLimited {
+        /// When a job may start.
+        until: Wall,
+    },
     /// All attempts that its policy allows were made.
     #[error("all {attempts} attempts are used up")]
     AttemptsUsedUp {

@@ -78,7 +78,7 @@ pub struct Claim {
     /// How long its holder may keep the lease beyond the timeout of the attempt, to stop it: zero
     /// for a holder that does not stop itself.
     pub stop_grace: Millis,
-    /// Whether the job's queue lets anything start.
+    /// Whether the job's queue lets jobs of its kind start.
     pub gate: Gate,
 }
 
@@ -294,6 +294,8 @@ fn claim(job: &Job, claim: &Claim, now: Wall) -> Result<Step, Rejected> {
         Gate::Open => {}
         Gate::Paused => return Err(Rejected::QueuePaused),
         Gate::Full => return Err(Rejected::ConcurrencyFull),
+        Gate::KindFull => return Err(Rejected::KindFull),
+        Gate::RateLimited { until } => return Err(Rejected::RateLimited { until }),
     }
     let length = claim.length.unwrap_or(job.visibility_timeout);
     let latest = job.timeout.map(|timeout| now.plus(timeout.millis()).plus(claim.stop_grace));

@@ -208,11 +208,16 @@ const TITLES = {
 	queue_paused: 'Its queue is paused.',
 	no_worker: 'No worker takes it.',
 	concurrency_full: 'Its queue is at its concurrency limit.',
+	kind_full: 'Its kind is at its concurrency limit in this queue.',
+	rate_limited: 'Its queue or kind is at its rate.',
 	behind: 'Other jobs are before it.',
 	leased: 'A worker is running it.',
 	done: 'It is done.',
 	cancelled: 'It was cancelled and does not run.',
 };
+
+/** The limits of a queue that hold a job. */
+const LIMITED = new Set(['concurrency_full', 'kind_full', 'rate_limited']);
 
 /** A sentence with its instants as times of the day. @param {string} text */
 const timed = (text) => plain(text).replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (iso) => instant(iso, now()));
@@ -224,9 +229,8 @@ const timed = (text) => plain(text).replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (iso) =
  * @param {() => Promise<unknown>} retry
  */
 function whyPanel(job, { reasons, next_change_at: next }, alike, retry) {
-	const first =
-		reasons.find((r) => r.code === 'queue_paused' || r.code === 'no_worker' || r.code === 'concurrency_full') ??
-		reasons[0];
+	const named = ({ code = '' }) => code === 'queue_paused' || code === 'no_worker' || LIMITED.has(code);
+	const first = reasons.find(named) ?? reasons[0];
 	const code = first?.code ?? job.state;
 	const title =
 		code === 'failed'
@@ -237,7 +241,7 @@ function whyPanel(job, { reasons, next_change_at: next }, alike, retry) {
 	if (code === 'queue_paused' && canWrite())
 		fix = pauseButton({ name: job.queue, paused: true }, icon('play', 's'), 'Resume');
 	if (code === 'no_worker') fix = command(pollLine([job.queue]));
-	if (code === 'concurrency_full') fix = h('a.btn.small', { href: queueLink(job.queue) }, 'Limits of the queue');
+	if (LIMITED.has(code)) fix = h('a.btn.small', { href: queueLink(job.queue) }, 'Limits of the queue');
 	if (code === 'failed' && canWrite()) {
 		const button = h('button.btn.small', { 'data-write': true, onclick: () => void busy(button, retry) }, 'Retry');
 		fix = [button, h('span', ` It starts again with ${plural(job.max_retries + 1, 'fresh attempt')}.`)];

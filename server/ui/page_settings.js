@@ -2,7 +2,7 @@
 
 import { dialog, ready, tell, toast } from './actions.js';
 import { Problem, canWrite, change, fileLink, forget, get, kept, send, who } from './api.js';
-import { about, awaited, bytes, cap, h, icon, int, ms, prefer, prefs, put, short, size, span } from './dom.js';
+import { about, awaited, bytes, cap, h, icon, int, ms, plain, prefer, prefs, put, short, size, span } from './dom.js';
 import { now, subscribe } from './live.js';
 import { busy, note, panel, refusal, segments, th, tiles, unread } from './parts.js';
 
@@ -245,6 +245,10 @@ export function mount({ main, again }) {
 const FIELDS = [
 	{ name: 'concurrency', label: 'Running at once', fallback: 'no limit' },
 	{ name: 'max_queued', label: 'Waiting at most', fallback: 'no limit' },
+	{ name: 'rate_limit', label: 'Starts at most', fallback: 'no limit' },
+	{ name: 'rate_per_ms', label: 'within', unit: 'ms', fallback: '1000' },
+	{ name: 'rate_burst', label: 'of these at once', fallback: 'one second’s' },
+	{ name: 'aging_ms', label: 'Aging', unit: 'ms', fallback: 'off' },
 	{ name: 'timeout_ms', label: 'Timeout', unit: 'ms', fallback: 'default' },
 	{ name: 'visibility_timeout_ms', label: 'Visibility timeout', unit: 'ms', fallback: 'default' },
 	{ name: 'max_retries', label: 'Retries', fallback: 'default' },
@@ -264,6 +268,12 @@ function values(set) {
 	return {
 		concurrency: text(set.concurrency),
 		max_queued: text(set.max_queued),
+		rate_limit: text(set.rate?.limit),
+		rate_per_ms: text(set.rate?.per_ms),
+		rate_burst: text(set.rate?.burst),
+		aging_ms: text(set.aging_ms),
+		// Not a field of the form: it is sent back as it was read.
+		kinds: set.kinds ? JSON.stringify(set.kinds) : '',
 		timeout_ms: text(set.timeout_ms),
 		visibility_timeout_ms: text(set.visibility_timeout_ms),
 		max_retries: text(set.max_retries),
@@ -288,9 +298,16 @@ function body(v) {
 					...(v.cap_ms ? { cap_ms: n('cap_ms') } : {}),
 					...(v.jitter === '' ? {} : { jitter: Number(v.jitter) / 100 }),
 				};
+	const rate =
+		v.rate_limit + v.rate_per_ms + v.rate_burst === ''
+			? null
+			: { limit: n('rate_limit'), per_ms: n('rate_per_ms') ?? 1000, burst: n('rate_burst') };
 	return {
 		concurrency: n('concurrency'),
 		max_queued: n('max_queued'),
+		rate,
+		aging_ms: n('aging_ms'),
+		kinds: v.kinds ? JSON.parse(v.kinds) : null,
 		timeout_ms: n('timeout_ms'),
 		visibility_timeout_ms: n('visibility_timeout_ms'),
 		max_retries: n('max_retries'),
@@ -305,7 +322,26 @@ const shownAs = (f, v) => (v === '' ? f.fallback : /^\d+$/.test(v) ? int(Number(
 function readOnly(place, v) {
 	const unit = (/** @type {Field} */ f) => (v[f.name] && f.unit ? ` ${f.unit}` : '');
 	const facts = FIELDS.flatMap((f) => [h('dt', f.label), h('dd', shownAs(f, v[f.name]), unit(f))]);
-	put(place, h('header', h('h2', 'Limits')), h('div.body', h('dl.facts', ...facts)));
+	put(place, h('header', h('h2', 'Limits')), h('div.body.stack', h('dl.facts', ...facts), ofKinds(v)));
+}
+
+/** The limits of single kinds, which the command line sets. @param {Values} v */
+function ofKinds(v) {
+	if (!v.kinds) return null;
+	/** @type {Record<string, KindLimits>} */
+	const kinds = JSON.parse(v.kinds);
+	const words = (/** @type {KindLimits} */ { concurrency, rate }) =>
+		[
+			concurrency === 0 ? 'paused' : concurrency === null ? '' : `${int(concurrency)} running`,
+			rate ? `${int(rate.limit)} per ${span(rate.per_ms)}` : '',
+		]
+			.filter(Boolean)
+			.join(', ');
+	const facts = Object.entries(kinds).flatMap(([kind, limits]) => [
+		h('dt', h('code', plain(kind))),
+		h('dd', words(limits)),
+	]);
+	return h('dl.facts', { 'aria-label': 'Limits of single kinds' }, ...facts);
 }
 
 /** The tag of the settings that an answer shows. @param {Response} response */
@@ -465,6 +501,7 @@ export function queueForm(place, name, settings, etag, defaults, reload) {
 						onclick: () => {
 							etag = tag(read);
 							Object.assign(saved, theirs);
+							current.kinds = theirs.kinds;
 							redraw();
 						},
 					},
@@ -485,9 +522,10 @@ export function queueForm(place, name, settings, etag, defaults, reload) {
 				if (button instanceof HTMLButtonElement) void busy(button, submit);
 			},
 		},
-		...rows.slice(0, 2),
+		...rows.slice(0, 3),
+		ofKinds(saved),
 		h('hr'),
-		...rows.slice(2),
+		...rows.slice(3),
 		defaults.length > 0 ? h('div.note', waits) : null,
 		changes,
 	);

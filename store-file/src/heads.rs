@@ -370,7 +370,9 @@ mod tests {
     /// Picks from the odd kinds only, and compares with what is stored; says what was picked.
     fn check(heads: &mut Heads, stored: &Stored, after: Option<Rank>, limit: usize) -> Vec<Rank> {
         let (closed, opened) = (Vec::new(), Vec::new());
-        let want = Want { demand: Demand::ALL, closed, opened, after, limit, bytes: 0 };
+        let closed_kinds = Vec::new();
+        let want =
+            Want { demand: Demand::ALL, closed, closed_kinds, opened, after, limit, bytes: 0 };
         let find = |pair, after, limit| Ok::<_, ()>(first(stored, pair, after, limit));
         let wanted = |pair: Pair| Ok(pair.kind % 2 == 1);
         let (picked, more) = heads.pick(&want, wanted, find).expect("nothing fails");

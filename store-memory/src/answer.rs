@@ -8,9 +8,9 @@ use std::convert::Infallible;
 use std::ops::Bound;
 
 use windlass_core::store::{
-    Answers, BulkAsk, ByteBudget, Candidate, Candidates, Cursor, DeadFound, DeadJob, DeadPage,
-    EmptyQueues, ExpiredPage, FigurePage, FigureRow, Filter, FinishedPage, IdleGroups, JobPage,
-    KeyFound, KindFound, Questions, QueueFound, QueueSweep, Want,
+    Admits, Answers, BulkAsk, ByteBudget, Candidate, Candidates, Cursor, DeadFound, DeadJob,
+    DeadPage, EmptyQueues, ExpiredPage, FigurePage, FigureRow, Filter, FinishedPage, IdleGroups,
+    JobPage, KeyFound, KindFound, Questions, QueueFound, QueueSweep, Want,
 };
 use windlass_core::{
     GroupId, GroupRow, IdempotencyKey, Job, JobId, Kind, Payload, QueueName, Queues, Rank, View,
@@ -71,7 +71,7 @@ impl<'a> Finder<'a> {
             idle_groups: asked.idle_groups.map(|page| self.idle(now, page)).unwrap_or_default(),
             figures: asked.figures.iter().map(|key| tables.figures.get(key).cloned()).collect(),
             old_figures: asked.old_figures.iter().map(|page| self.figures(now, *page)).collect(),
-            candidates: asked.wants.iter().map(|want| self.candidates(want)).collect(),
+            candidates: asked.wants.iter().map(|want| self.candidates(want, now)).collect(),
             payloads: asked.payloads.iter().filter_map(|id| tables.payload(*id)).collect(),
             ids: Vec::new(),
             skipped: false,
@@ -192,12 +192,22 @@ impl<'a> Finder<'a> {
         rows.filter(free).take(page.limit).collect()
     }
 
-    /// The ready jobs of a queue and kind, if they are wanted and may start.
-    fn wanted(&self, want: &Want, name: &QueueName, kind: &Kind) -> Option<&'a BTreeSet<Rank>> {
-        let queue = self.tables.queues.get(name)?;
-        let running = || Ok::<_, Infallible>(queue.row().total().get(View::Processing));
-        let Ok(wanted) = want.admits(&queue.queue, kind, running);
-        queue.kinds.get(kind).filter(|_| wanted).map(|table| &table.ready)
+    /// The ready jobs of a queue and kind, if they are wanted and may start; else when to look
+    /// again, if a rate forbids it.
+    fn wanted(
+        &self,
+        want: &Want,
+        now: Wall,
+        name: &QueueName,
+        kind: &Kind,
+    ) -> (Option<&'a BTreeSet<Rank>>, Option<Wall>) {
+        let Some(queue) = self.tables.queues.get(name) else { return (None, None) };
+        let in_use = || Ok::<_, Infallible>(queue.row().usage().of(kind));
+        match want.admits(&queue.queue, kind, now, in_use) {
+            Ok(Admits::Yes) => (queue.kinds.get(kind).map(|table| &table.ready), None),
+            Ok(Admits::Later(at)) => (None, Some(at)),
+            Ok(Admits::No) => (None, None),
+        }
     }
 
     /// The best rank of every queue and kind that may be wanted, best first.
@@ -217,7 +227,7 @@ impl<'a> Finder<'a> {
     }
 
     /// The best-ranked ready jobs of a demand, merged from its queues and kinds.
-    fn candidates(&self, want: &Want) -> Candidates {
+    fn candidates(&self, want: &Want, now: Wall) -> Candidates {
         let from = want.after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut closed = self.heads(want).peekable();
         let mut lists = Vec::new();
@@ -227,7 +237,9 @@ impl<'a> Finder<'a> {
             let best = heads.peek().map(|Reverse((rank, _))| *rank);
             let before = |head: &Head<'_>| best.is_none_or(|best| head.0 < best);
             if let Some((_, queue, kind)) = closed.next_if(before) {
-                if let Some(ready) = self.wanted(want, queue, kind) {
+                let (ready, again) = self.wanted(want, now, queue, kind);
+                found.opens = found.opens.into_iter().chain(again).min();
+                if let Some(ready) = ready {
                     let mut list = ready.range((from, Bound::Unbounded));
                     heads.extend(list.next().map(|rank| Reverse((*rank, lists.len()))));
                     lists.push(list);
@@ -257,7 +269,7 @@ impl<'a> Finder<'a> {
         let found = tables.map(|table| {
             let queue = table.queue.clone();
             let counted = queue.is_limited() || asked.counted.contains(&queue.name);
-            QueueFound { counts: counted.then(|| table.row().total()), queue }
+            QueueFound { usage: counted.then(|| Box::new(table.row().usage())), queue }
         });
         found.collect()
     }

@@ -56,7 +56,7 @@ impl Reader for MemoryReader {
     fn oldest_ready(&mut self, queue: &QueueName) -> Found<Option<Wall>> {
         let tables = self.tables();
         let first = tables.queues.get(queue).and_then(|queue| queue.waiting.first());
-        Ok(first.map(|cursor| cursor.at))
+        Ok(first.and_then(|cursor| tables.jobs.get(&cursor.id)).map(|job| job.run_at))
     }
 
     fn next_due(&mut self) -> Found<Option<Wall>> {

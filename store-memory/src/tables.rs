@@ -12,7 +12,7 @@ use windlass_core::store::{
 use windlass_core::{
     Attempt, BulkId, Counts, Epoch, Excerpt, GroupId, GroupRow, IdempotencyKey, IndexKey, Job,
     JobId, KeyRecord, Kind, Payload, ProcessId, Queue, QueueName, QueueRow, Rank, SettingKey,
-    SettingValue, Span, View, Wall, WorkerId,
+    SettingValue, Span, Tats, View, Wall, WorkerId,
 };
 
 /// The rows of the store, with their indexes.
@@ -61,8 +61,10 @@ pub(crate) struct Tables {
 pub(crate) struct QueueTable {
     pub(crate) queue: Queue,
     pub(crate) kinds: BTreeMap<Kind, KindTable>,
-    /// Ready jobs of all kinds: by (`run_at`, id).
+    /// Ready jobs of all kinds: by the instant of their view, then by id.
     pub(crate) waiting: BTreeSet<Cursor>,
+    /// The state of its rates.
+    pub(crate) tats: Tats,
 }
 
 /// The counters and the ready jobs of one kind in a queue.
@@ -120,6 +122,7 @@ impl Tables {
         for delta in changes.counts {
             self.add_counts(&delta);
         }
+        self.put_tats(changes.tats);
         for name in &changes.dropped_queues {
             self.queues.remove(name);
             self.limited.remove(name);
@@ -244,11 +247,19 @@ impl Tables {
         self.queue_table(&name).queue = queue;
     }
 
+    /// Core has written the texts: they can be read.
+    fn put_tats(&mut self, tats: Vec<(QueueName, Option<String>)>) {
+        for (name, text) in tats {
+            self.queue_table(&name).tats = Tats::parse(text.as_deref()).unwrap_or_default();
+        }
+    }
+
     fn queue_table(&mut self, name: &QueueName) -> &mut QueueTable {
         self.queues.entry(name.clone()).or_insert_with(|| QueueTable {
             queue: Queue::new(name.clone()),
             kinds: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            tats: Tats::default(),
         })
     }
 
@@ -367,7 +378,7 @@ impl QueueTable {
 
     pub(crate) fn row(&self) -> QueueRow {
         let kinds = self.kinds.iter().map(|(kind, table)| (kind.clone(), table.counts()));
-        QueueRow { queue: self.queue.clone(), kinds: kinds.collect() }
+        QueueRow { queue: self.queue.clone(), kinds: kinds.collect(), tats: self.tats.clone() }
     }
 }
 

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use windlass_core::store::{
-    Answers, Batch, CommitPoint, KindFound, Outcomes, Questions, QueueFound,
+    Admits, Answers, Batch, CommitPoint, KindFound, Outcomes, Questions, QueueFound,
 };
 use windlass_core::{
-    Apply, ApplyStep, Counts, IdempotencyKey, Job, JobId, Payload, Queue, QueueName, View, Wall,
-    limits,
+    Apply, ApplyStep, IdempotencyKey, Job, JobId, Payload, Queue, QueueName, Usage, Wall, limits,
 };
 
 use crate::bulk;
@@ -46,9 +45,11 @@ pub(crate) struct Transaction<'a> {
     begun: bool,
     /// The names are held alone: no other process has a transaction open.
     pub(crate) alone: bool,
-    /// The jobs of limited queues, which are held.
-    pub(crate) counts: BTreeMap<i32, Counts>,
-    now: Wall,
+    /// What counts against the limits of queues, which are held.
+    pub(crate) usages: BTreeMap<i32, Usage>,
+    /// The server's clock when that was read.
+    pub(crate) limits_read_at: Option<Wall>,
+    pub(crate) now: Wall,
     /// Searches for ready jobs from the start.
     looks: Vec<Look>,
 }
@@ -107,7 +108,8 @@ impl<'a> Transaction<'a> {
             heads: None,
             begun: false,
             alone: false,
-            counts: BTreeMap::new(),
+            usages: BTreeMap::new(),
+            limits_read_at: None,
             now: Wall::new(i64::MIN),
             looks: Vec::new(),
         }
@@ -230,8 +232,8 @@ impl<'a> Transaction<'a> {
             places.silent = Some(flight.add(find::SILENT, params![clock, age]));
         }
         for want in &asked.wants {
-            let pairs = self.pairs(want);
-            places.claims.push(Claim::ask(flight, want, &pairs, self.heads));
+            let (pairs, opens) = self.pairs(want);
+            places.claims.push(Claim::ask(flight, want, &pairs, opens, self.heads));
         }
         if !asked.payloads.is_empty() {
             places.payloads = Some(flight.add(find::PAYLOADS, params![id_codes(&asked.payloads)]));
@@ -255,21 +257,26 @@ impl<'a> Transaction<'a> {
         keys
     }
 
-    /// The pairs whose ready jobs are candidates.
-    fn pairs(&self, want: &windlass_core::store::Want) -> Vec<Pair> {
-        let running = |queue: i32| {
-            let counts = self.counts.get(&queue);
-            Ok::<_, Infallible>(counts.map_or(0, |counts| counts.get(View::Processing)))
-        };
-        let wanted = |(queue, kind): &Pair| {
-            let (Some(row), Ok(kind)) = (self.names.queue(*queue), self.names.kind_name(*kind))
+    /// The pairs whose ready jobs are candidates, and when to look again at those that are not
+    /// because of a rate.
+    fn pairs(&self, want: &windlass_core::store::Want) -> (Vec<Pair>, Option<Wall>) {
+        let (mut pairs, mut opens): (Vec<Pair>, Option<Wall>) = (Vec::new(), None);
+        for (queue, kind) in self.names.pairs() {
+            let (Some(row), Ok(name)) = (self.names.queue(queue), self.names.kind_name(kind))
             else {
-                return false;
+                continue;
             };
-            let Ok(wanted) = want.admits(row, kind, || running(*queue));
-            wanted
-        };
-        self.names.pairs().filter(wanted).collect()
+            let in_use = || {
+                let usage = self.usages.get(&queue);
+                Ok::<_, Infallible>(usage.map(|usage| usage.of(name)).unwrap_or_default())
+            };
+            match want.admits(row, name, self.rates_at(), in_use) {
+                Ok(Admits::Yes) => pairs.push((queue, kind)),
+                Ok(Admits::Later(at)) => opens = opens.into_iter().chain([at]).min(),
+                Ok(Admits::No) => {}
+            }
+        }
+        (pairs, opens)
     }
 
     fn read(
@@ -419,15 +426,15 @@ impl<'a> Transaction<'a> {
             *counted || self.names.queue(*id).is_some_and(Queue::is_limited)
         };
         let late = ids.iter().filter(|one| is_counted(one)).map(|(id, _)| *id);
-        let late: BTreeSet<i32> = late.filter(|id| !self.counts.contains_key(id)).collect();
+        let late: BTreeSet<i32> = late.filter(|id| !self.usages.contains_key(id)).collect();
         let counted: Vec<bool> = ids.iter().map(is_counted).collect();
         // Rows of these are held already; most were found by the look at the start.
         self.count_held(&late)?;
         let mut found = Vec::with_capacity(ids.len());
         for ((id, _), counted) in ids.into_iter().zip(counted) {
             let Some(queue) = self.names.queue(id).cloned() else { continue };
-            let counts = counted.then(|| self.counts.get(&id).copied().unwrap_or_default());
-            found.push(QueueFound { queue, counts });
+            let usage = counted.then(|| self.usages.get(&id).cloned().unwrap_or_default());
+            found.push(QueueFound { queue, usage: usage.map(Box::new) });
         }
         answers.queues = found;
         answers.queue_count = self.names.queue_count();

@@ -16,7 +16,8 @@ use crate::locks::LockIds;
 use crate::names::{Names, SCHEMA, check_schema};
 use crate::open::Opener;
 use crate::reader::{
-    ALL_COUNTS, LAST_ID, Pool, Reading, SETTINGS, WORKERS, next_id, queue_rows, settings, workers,
+    ALL_COUNTS, ALL_TATS, LAST_ID, Pool, Reading, SETTINGS, WORKERS, next_id, queue_rows, settings,
+    workers,
 };
 use crate::rows::{
     count, get, id_code, id_codes, job_id, jobs, select_done, select_leased, select_ready,
@@ -225,7 +226,7 @@ impl Checking<'_> {
         bulk::rows(&ask(bulk::ALL)?)?.iter().for_each(|row| self.audit.bulk(row));
         workers(&ask(WORKERS)?, &[])?;
         settings(&ask(SETTINGS)?)?;
-        queue_rows(self.names, &ask(ALL_COUNTS)?)
+        queue_rows(self.names, &ask(ALL_COUNTS)?, &ask(ALL_TATS)?)
     }
 }
 
@@ -310,7 +311,7 @@ fn rank_again(session: &mut Session) -> Found<()> {
             let mut flight = Flight::default();
             for job in &jobs {
                 let rank = Rank::of(job);
-                if job.rank != rank {
+                if !job.rank.fits(job) {
                     let (class, turn, due) = (rank.class, rank.turn.cast_signed(), rank.due.get());
                     flight.add(update, params![id_code(job.id), class, turn, due]);
                 }

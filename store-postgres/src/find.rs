@@ -266,6 +266,8 @@ pub(crate) struct Claim {
     share: usize,
     looked: Option<Place>,
     rows: Option<Place>,
+    /// When to look again at pairs that were left out because of a rate.
+    opens: Option<Wall>,
 }
 
 /// What claims have seen beside their candidates.
@@ -305,11 +307,12 @@ impl Claim {
         flight: &mut Flight,
         want: &Want,
         pairs: &[Pair],
+        opens: Option<Wall>,
         heads: Option<&Heads>,
     ) -> Self {
         let mut from_start = Vec::new();
         if pairs.is_empty() {
-            return Self { hinted: false, from_start, share: 0, looked: None, rows: None };
+            return Self { hinted: false, from_start, share: 0, looked: None, rows: None, opens };
         }
         let now = Instant::now();
         let even = want.limit.div_ceil(pairs.len());
@@ -326,7 +329,7 @@ impl Claim {
         }
         let looked = Some(flight.add(LOOKED, starts.params(share)));
         let rows = Some(flight.add(CANDIDATES, starts.params(share)));
-        Self { hinted, from_start, share, looked, rows }
+        Self { hinted, from_start, share, looked, rows, opens }
     }
 
     /// The best-ranked candidates.
@@ -362,7 +365,7 @@ impl Claim {
         seen_by.looks.extend(self.from_start.iter().map(look));
         ranked.sort_unstable_by_key(|(rank, _)| *rank);
         ranked.retain(|(rank, _)| end.is_none_or(|end| *rank <= end));
-        let mut found = Candidates::default();
+        let mut found = Candidates { opens: self.opens, ..Candidates::default() };
         let mut budget = ByteBudget::new(want.bytes);
         found.next_bytes = end.map(|_| 0);
         for (_, row) in ranked {

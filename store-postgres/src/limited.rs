@@ -1,14 +1,14 @@
 //! Limited queues of a batch: held, and their jobs counted, before any row is held.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::store::{EmptyQueues, Questions, QueueSweep};
-use windlass_core::{Counts, Queue, QueueName};
+use windlass_core::{Counts, Kind, Millis, Queue, QueueName, Tats, Usage, Wall};
 
 use crate::answer::Transaction;
 use crate::find;
-use crate::rows::{get, id_codes};
-use crate::session::{Flight, Found, params};
+use crate::rows::{bad, get, id_codes};
+use crate::session::{Flight, FlightRows, Found, Place, params};
 
 /// More queues than this are not locked one by one.
 const MOST_QUEUE_LOCKS: usize = 64;
@@ -46,10 +46,10 @@ impl Transaction<'_> {
         });
         if peek.is_none() {
             self.lock_queues(&mut flight, &wanted);
-            let counts = flight.add(COUNTS, params![wanted.iter().copied().collect::<Vec<i32>>()]);
+            let places = Places::ask(&mut flight, &wanted);
             let mut returned = self.session.fly(flight, self.hook)?;
             self.check_version(&returned.take(version))?;
-            return self.learn_counts(&wanted, &returned.take(counts));
+            return self.learn_usage(&wanted, &places, &mut returned);
         }
         let mut returned = self.session.fly(flight, self.hook)?;
         self.check_version(&returned.take(version))?;
@@ -59,16 +59,16 @@ impl Transaction<'_> {
         self.count_held(&wanted)
     }
 
-    /// Holds these queues, and counts their jobs.
+    /// Holds these queues, and reads what counts against their limits.
     pub(crate) fn count_held(&mut self, queues: &BTreeSet<i32>) -> Found<()> {
         if queues.is_empty() {
             return Ok(());
         }
         let mut flight = Flight::default();
         self.lock_queues(&mut flight, queues);
-        let counts = flight.add(COUNTS, params![queues.iter().copied().collect::<Vec<i32>>()]);
+        let places = Places::ask(&mut flight, queues);
         let mut returned = self.session.fly(flight, self.hook)?;
-        self.learn_counts(queues, &returned.take(counts))
+        self.learn_usage(queues, &places, &mut returned)
     }
 
     fn lock_queues(&self, flight: &mut Flight, queues: &BTreeSet<i32>) {
@@ -78,12 +78,37 @@ impl Transaction<'_> {
         }
     }
 
-    fn learn_counts(&mut self, queues: &BTreeSet<i32>, rows: &[tokio_postgres::Row]) -> Found<()> {
-        self.counts.extend(queues.iter().map(|queue| (*queue, Counts::default())));
-        for row in rows {
-            self.counts.insert(get(row, 0)?, find::counts(row, 1)?);
+    fn learn_usage(
+        &mut self,
+        queues: &BTreeSet<i32>,
+        places: &Places,
+        returned: &mut FlightRows,
+    ) -> Found<()> {
+        let mut kinds: BTreeMap<i32, Vec<(Kind, Counts)>> = BTreeMap::new();
+        for row in returned.take(places.counts) {
+            let kind = self.names.kind_name(get(&row, 1)?)?.clone();
+            kinds.entry(get(&row, 0)?).or_default().push((kind, find::counts(&row, 2)?));
         }
+        let mut tats: BTreeMap<i32, Tats> = BTreeMap::new();
+        for row in returned.take(places.tats) {
+            tats.insert(get(&row, 0)?, Tats::parse(get(&row, 1)?).map_err(bad)?);
+        }
+        for queue in queues {
+            let kinds = kinds.remove(queue).unwrap_or_default();
+            let kinds = kinds.iter().map(|(kind, counts)| (kind, counts));
+            let usage = Usage::new(kinds, tats.remove(queue).unwrap_or_default());
+            self.usages.insert(*queue, usage);
+        }
+        let now = returned.take(places.now).first().map(|row| get(row, 0)).transpose()?;
+        self.limits_read_at = now.map(Wall::new);
         Ok(())
+    }
+
+    /// The instant at which rates are looked at before the rows are held: a moment ahead, since
+    /// core looks again by the clock at which they are.
+    pub(crate) fn rates_at(&self) -> Wall {
+        let ahead = |at: Wall| at.plus(AHEAD);
+        self.clock.or(self.limits_read_at.map(ahead)).unwrap_or(self.now)
     }
 
     /// The queues of a page that have no jobs. The names are held alone, so none gets one.
@@ -93,21 +118,40 @@ impl Transaction<'_> {
         let looked: Vec<(i32, Queue)> =
             behind.take(page.limit).map(|(id, queue)| (id, queue.clone())).collect();
         let unknown = looked.iter().map(|(id, _)| *id);
-        let unknown = unknown.filter(|id| !self.counts.contains_key(id)).collect();
+        let unknown = unknown.filter(|id| !self.usages.contains_key(id)).collect();
         self.count_held(&unknown)?;
         let next = looked.last().filter(|_| looked.len() == page.limit);
         let next = next.map(|(_, queue)| queue.name.clone());
-        let is_empty = |id: &i32| self.counts.get(id).is_none_or(Counts::is_empty);
+        let is_empty = |id: &i32| self.usages.get(id).is_none_or(|usage| usage.counts.is_empty());
         let empty = looked.into_iter().filter(|(id, _)| is_empty(id));
         Ok(EmptyQueues { queues: empty.map(|(_, queue)| queue).collect(), next })
     }
 }
 
+/// The places of what counts against limits in a flight.
+struct Places {
+    counts: Place,
+    tats: Place,
+    now: Place,
+}
+
+impl Places {
+    fn ask(flight: &mut Flight, queues: &BTreeSet<i32>) -> Self {
+        let ids: Vec<i32> = queues.iter().copied().collect();
+        let counts = flight.add(COUNTS, params![ids.clone()]);
+        let tats = flight.add(TATS, params![ids]);
+        Self { counts, tats, now: flight.add(find::NOW, vec![]) }
+    }
+}
+
 const LOCK_ALL: &str = "SELECT pg_advisory_xact_lock(id) FROM unnest($1::bigint[]) AS id";
-const COUNTS: &str = "SELECT queue, sum(queued)::bigint, sum(scheduled)::bigint, \
+const COUNTS: &str = "SELECT queue, kind, sum(queued)::bigint, sum(scheduled)::bigint, \
     sum(processing)::bigint, sum(done)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, \
     sum(retrying)::bigint \
-    FROM counts WHERE queue = ANY($1::integer[]) GROUP BY queue";
+    FROM counts WHERE queue = ANY($1::integer[]) GROUP BY queue, kind";
+const TATS: &str = "SELECT queue, tats FROM rates WHERE queue = ANY($1::integer[])";
+/// Longer than what a flight takes after the look at the rates, as a rule.
+const AHEAD: Millis = Millis::new(50);
 /// The queues of jobs that are named, or that keys name.
 const PEEK: &str = "SELECT queue FROM jobs WHERE id = ANY($1::bigint[]) \
     UNION SELECT queue FROM keys JOIN jobs ON id = job WHERE key = ANY($2::text[])";

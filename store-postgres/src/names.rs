@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Row;
 use windlass_core::store::{SEAL, Seal};
 use windlass_core::{
-    JobTimeout, Kind, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Pause, Queue, QueueName,
-    QueueSettings, RetryPolicy, Wall,
+    Flow, JobTimeout, Kind, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Pause, Queue,
+    QueueName, QueueSettings, RetryPolicy, Wall,
 };
 
 use crate::error::TxError;
@@ -78,6 +78,7 @@ impl Names {
             max_retries: max_retries.map(MaxRetries::new).transpose().map_err(bad)?,
             timeout: optional(get(row, 7)?, JobTimeout::new)?,
             retry: retry.map(|id| self.retry(id)).transpose()?,
+            flow: Flow::parse(get(row, 11)?).map_err(bad)?,
         };
         let name = QueueName::new(get(row, 1)?).map_err(bad)?;
         let (at, by): (Option<i64>, Option<&str>) = (get(row, 9)?, get(row, 10)?);
@@ -191,7 +192,7 @@ impl Places {
             kinds: flight.add("SELECT id, name FROM kinds", vec![]),
             queues: flight.add(
                 "SELECT id, name, paused, max_queued, concurrency, visibility_timeout, \
-                 max_retries, timeout, retry, paused_at, paused_by FROM queues",
+                 max_retries, timeout, retry, paused_at, paused_by, flow FROM queues",
                 vec![],
             ),
             pairs: flight.add("SELECT queue, kind FROM pairs", vec![]),

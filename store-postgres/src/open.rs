@@ -18,7 +18,7 @@ use crate::upkeep;
 use crate::url::{DIRECT, StoreUrl};
 
 /// The schema, one file per step.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_error_groups.sql"),
     include_str!("migrations/0003_bulk.sql"),
@@ -26,6 +26,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0005_status.sql"),
     include_str!("migrations/0006_vacuum.sql"),
     include_str!("migrations/0007_worker_version.sql"),
+    include_str!("migrations/0008_flow.sql"),
 ];
 /// The step with which dead letters are grouped.
 const GROUPED: i64 = 2;

@@ -10,7 +10,7 @@ use windlass_core::store::{
 };
 use windlass_core::{
     Attempt, AttemptOutcome, Counts, Demand, Epoch, GroupId, GroupRow, JobId, KeyRecord, Kind,
-    Millis, QueueName, QueueRow, SettingKey, SettingValue, Wall, WorkerId, WorkerVersion,
+    Millis, QueueName, QueueRow, SettingKey, SettingValue, Tats, Wall, WorkerId, WorkerVersion,
 };
 
 use crate::bulk;
@@ -101,6 +101,16 @@ impl Reading<'_> {
         let mut returned = self.session.fly(flight, None)?;
         self.check_version(&returned.take(version))?;
         Ok(returned.take(rows))
+    }
+
+    /// The rows of queues: their counters, as this statement reads them, and their rates.
+    fn queue_rows(&mut self, counts: &'static str, params: Vec<Param>) -> Found<Vec<QueueRow>> {
+        let mut flight = Flight::default();
+        let (counts, tats) = (flight.add(counts, params), flight.add(ALL_TATS, vec![]));
+        let version = flight.add(VERSION, vec![]);
+        let mut returned = self.session.fly(flight, None)?;
+        self.check_version(&returned.take(version))?;
+        queue_rows(self.names, &returned.take(counts), &returned.take(tats))
     }
 
     /// Refuses names that are not those of the store any more. `rows` is the answer to [`VERSION`].
@@ -196,17 +206,13 @@ impl Reader for PgReader {
     }
 
     fn queues(&mut self) -> Result<Vec<QueueRow>, StoreError> {
-        self.read(|reading| {
-            let rows = reading.query(ALL_COUNTS, vec![])?;
-            queue_rows(reading.names, &rows)
-        })
+        self.read(|reading| reading.queue_rows(ALL_COUNTS, vec![]))
     }
 
     fn queue(&mut self, name: &QueueName) -> Result<Option<QueueRow>, StoreError> {
         self.read(|reading| {
             let id = reading.names.queue_id(name);
-            let rows = reading.query(QUEUE_COUNTS, params![id])?;
-            let rows = queue_rows(reading.names, &rows)?;
+            let rows = reading.queue_rows(QUEUE_COUNTS, params![id])?;
             Ok(rows.into_iter().find(|row| row.queue.name == *name))
         })
     }
@@ -281,7 +287,7 @@ fn dump(reading: &mut Reading<'_>) -> Found<Dump> {
     flight.add(BEGIN, vec![]);
     let version = flight.add(VERSION, vec![]);
     let details = Details::ask(&mut flight, None);
-    let counts = flight.add(ALL_COUNTS, vec![]);
+    let (counts, tats) = (flight.add(ALL_COUNTS, vec![]), flight.add(ALL_TATS, vec![]));
     let keys = "SELECT key, job, request, created_at, orphan_until FROM keys ORDER BY key";
     let keys = flight.add(keys, vec![]);
     let all_attempts = flight.add(ALL_ATTEMPTS, vec![]);
@@ -303,7 +309,7 @@ fn dump(reading: &mut Reading<'_>) -> Found<Dump> {
     Ok(Dump {
         next_id: next_id(&returned.take(last_id))?,
         jobs,
-        queues: queue_rows(reading.names, &returned.take(counts))?,
+        queues: queue_rows(reading.names, &returned.take(counts), &returned.take(tats))?,
         keys: keys?,
         attempts: attempts(&returned.take(all_attempts))?,
         workers: workers(&returned.take(all_workers), &returned.take(holders))?,
@@ -322,7 +328,7 @@ pub(crate) fn next_id(rows: &[Row]) -> Found<JobId> {
 }
 
 /// Every queue with its counters, by name.
-pub(crate) fn queue_rows(names: &Names, rows: &[Row]) -> Found<Vec<QueueRow>> {
+pub(crate) fn queue_rows(names: &Names, rows: &[Row], tats: &[Row]) -> Found<Vec<QueueRow>> {
     let mut kinds: BTreeMap<i32, Vec<(Kind, Counts)>> = BTreeMap::new();
     for row in rows {
         let counts = counts(row, 2)?;
@@ -331,10 +337,12 @@ pub(crate) fn queue_rows(names: &Names, rows: &[Row]) -> Found<Vec<QueueRow>> {
             kinds.entry(get(row, 0)?).or_default().push((kind, counts));
         }
     }
+    let tats = tats.iter().map(|row| Ok((get(row, 0)?, Tats::parse(get(row, 1)?).map_err(bad)?)));
+    let mut tats: BTreeMap<i32, Tats> = tats.collect::<Found<_>>()?;
     let row = |(id, queue): (i32, &windlass_core::Queue)| {
         let mut kinds = kinds.remove(&id).unwrap_or_default();
         kinds.sort_by(|(a, _), (b, _)| a.cmp(b));
-        QueueRow { queue: queue.clone(), kinds }
+        QueueRow { queue: queue.clone(), kinds, tats: tats.remove(&id).unwrap_or_default() }
     };
     Ok(names.queues_by_name().map(row).collect())
 }
@@ -411,6 +419,7 @@ pub(crate) const WORKERS: &str = "SELECT id, host, pid, kind, started_at, last_s
     slots, presence, stopping, instance, version, server FROM workers ORDER BY id";
 pub(crate) const HOLDERS: &str = "SELECT worker, id FROM leased";
 pub(crate) const SETTINGS: &str = "SELECT key, value FROM settings ORDER BY key";
+pub(crate) const ALL_TATS: &str = "SELECT queue, tats FROM rates";
 pub(crate) const ALL_COUNTS: &str = "SELECT queue, kind, sum(queued)::bigint, \
     sum(scheduled)::bigint, sum(processing)::bigint, sum(done)::bigint, sum(failed)::bigint, \
     sum(cancelled)::bigint, sum(retrying)::bigint FROM counts GROUP BY queue, kind";
@@ -429,15 +438,17 @@ const ATTEMPTS_OF: &str = concat!(attempt_columns!(), "WHERE job = $1::bigint OR
 const ALL_ATTEMPTS: &str = concat!(attempt_columns!(), "ORDER BY job, epoch");
 /// The least instant over the first jobs of each kind and class, found by seeking from class to
 /// class.
-const OLDEST_READY: &str = "SELECT min(due) FROM unnest($2::integer[]) AS of_kind \
+const OLDEST_READY: &str = "SELECT coalesce(run_at, due) FROM unnest($2::integer[]) AS of_kind \
     CROSS JOIN LATERAL (WITH RECURSIVE head AS ( \
-        (SELECT class, due FROM ready WHERE epoch >= 0 AND queue = $1 AND kind = of_kind \
+        (SELECT class, due, id, run_at FROM ready \
+         WHERE epoch >= 0 AND queue = $1 AND kind = of_kind \
          ORDER BY class, turn, due, id LIMIT 1) \
         UNION ALL \
-        SELECT next.class, next.due FROM head CROSS JOIN LATERAL \
-        (SELECT class, due FROM ready WHERE epoch >= 0 AND queue = $1 AND kind = of_kind \
+        SELECT next.class, next.due, next.id, next.run_at FROM head CROSS JOIN LATERAL \
+        (SELECT class, due, id, run_at FROM ready \
+         WHERE epoch >= 0 AND queue = $1 AND kind = of_kind \
          AND class > head.class ORDER BY class, turn, due, id LIMIT 1) next) \
-    SELECT due FROM head) heads";
+    SELECT due, id, run_at FROM head) heads ORDER BY due, id LIMIT 1";
 /// The highest id that a job has, or has had.
 pub(crate) const LAST_ID: &str = "SELECT greatest((SELECT max(id) FROM jobs), \
     (SELECT max(last_id) FROM markers), (SELECT value FROM meta WHERE key = 'last_id'), 0)";

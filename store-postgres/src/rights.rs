@@ -50,7 +50,7 @@ const MISSING: &str = "
         AS r (wanted) WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
         AND c.relname = ANY(ARRAY['meta', 'queues', 'kinds', 'retries', 'pairs', 'jobs', 'ready',
         'scheduled', 'leased', 'done', 'results', 'progress', 'errors', 'attempts', 'counts',
-        'keys', 'workers', 'settings', 'markers', 'figures', 'error_groups', 'bulk'])
+        'keys', 'workers', 'settings', 'markers', 'figures', 'error_groups', 'bulk', 'rates'])
         AND NOT has_table_privilege(c.oid, r.wanted)
     UNION ALL SELECT current_user || ' has no right to use the sequence ' || c.relname,
         'GRANT USAGE, SELECT, UPDATE ON SEQUENCE ' || quote_ident(current_schema()) || '.'

@@ -63,7 +63,7 @@ macro_rules! delete_thin {
 }
 
 const DELETE_THIN: [&str; 4] = [
-    delete_thin!("ready", "coalesce(run_at, due)", "0"),
+    delete_thin!("ready", "due", "0"),
     delete_thin!("scheduled", "run_at", "1"),
     delete_thin!("leased", "lease_until", "2"),
     delete_thin!("done", "finished_at", "view"),

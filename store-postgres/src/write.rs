@@ -50,6 +50,7 @@ impl Transaction<'_> {
         put_attempts(&mut flight, changes);
         put_keys(&mut flight, changes);
         self.add_counts(&mut flight, &changes.counts)?;
+        self.put_tats(&mut flight, changes)?;
         self.drop_queues(&mut flight, changes);
         settings::write(&mut flight, changes);
         put_workers(&mut flight, changes, now);
@@ -134,6 +135,7 @@ impl Transaction<'_> {
         if !ids.is_empty() {
             flight.add("DELETE FROM counts WHERE queue = ANY($1::integer[])", params![ids.clone()]);
             flight.add("DELETE FROM pairs WHERE queue = ANY($1::integer[])", params![ids.clone()]);
+            flight.add("DELETE FROM rates WHERE queue = ANY($1::integer[])", params![ids.clone()]);
             flight.add("DELETE FROM queues WHERE id = ANY($1::integer[])", params![ids]);
         }
     }
@@ -152,6 +154,7 @@ impl Transaction<'_> {
             retry,
             pause.and_then(|pause| pause.at).map(Wall::get),
             pause.and_then(|pause| pause.by.as_deref().map(str::to_owned)),
+            settings.flow.to_text(),
         ];
         let rows = self.session.query(PUT_QUEUE, params)?;
         self.names.add_queue(number(&rows)?, queue.clone());
@@ -196,6 +199,17 @@ impl Transaction<'_> {
                 try_column(jobs, text)?,
             ],
         );
+        Ok(())
+    }
+
+    fn put_tats(&self, flight: &mut Flight, changes: &Changes) -> Found<()> {
+        for (queue, tats) in &changes.tats {
+            let queue = self.names.queue_id(queue).ok_or(TxError::StaleNames)?;
+            match tats {
+                Some(tats) => flight.add(PUT_TATS, params![queue, tats.clone()]),
+                None => flight.add("DELETE FROM rates WHERE queue = $1::integer", params![queue]),
+            };
+        }
         Ok(())
     }
 
@@ -394,13 +408,16 @@ const PUT_RETRY: &str = "INSERT INTO retries (strategy, factor, initial, cap, ji
     ON CONFLICT (strategy, factor, initial, cap, jitter) \
     DO UPDATE SET strategy = excluded.strategy RETURNING id";
 const PUT_QUEUE: &str = "INSERT INTO queues (name, paused, max_queued, concurrency, \
-    visibility_timeout, max_retries, timeout, retry, paused_at, paused_by) VALUES ($1::text, \
-    $2::boolean, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint, $8::integer, \
-    $9::bigint, $10::text) ON CONFLICT (name) DO UPDATE SET \
+    visibility_timeout, max_retries, timeout, retry, paused_at, paused_by, flow) VALUES \
+    ($1::text, $2::boolean, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint, \
+    $8::integer, $9::bigint, $10::text, $11::text) ON CONFLICT (name) DO UPDATE SET \
     paused = excluded.paused, max_queued = excluded.max_queued, \
     concurrency = excluded.concurrency, visibility_timeout = excluded.visibility_timeout, \
     max_retries = excluded.max_retries, timeout = excluded.timeout, retry = excluded.retry, \
-    paused_at = excluded.paused_at, paused_by = excluded.paused_by RETURNING id";
+    paused_at = excluded.paused_at, paused_by = excluded.paused_by, \
+    flow = excluded.flow RETURNING id";
+const PUT_TATS: &str = "INSERT INTO rates (queue, tats) VALUES ($1::integer, $2::text) \
+    ON CONFLICT (queue) DO UPDATE SET tats = excluded.tats";
 const PUT_PAIRS: &str = "INSERT INTO pairs (queue, kind) \
     SELECT * FROM unnest($1::integer[], $2::integer[]) ON CONFLICT DO NOTHING";
 const INSERT_JOBS: &str = "INSERT INTO jobs (id, created_at, visibility_timeout, timeout, queue, \

@@ -4,16 +4,17 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use windlass_core::store::{
-    Answers, BulkAsk, Candidate, Candidates, DeadFound, DeadJob, DeadPage, EmptyQueues,
+    Admits, Answers, BulkAsk, Candidate, Candidates, DeadFound, DeadJob, DeadPage, EmptyQueues,
     ExpiredPage, Filter, FinishedPage, JobPage, KeyFound, KindFound, Questions, QueueFound,
     QueueSweep, Want,
 };
 use windlass_core::{
-    Counts, IdempotencyKey, Job, JobId, Kind, Millis, Queue, QueueName, View, Wall, WorkerId,
+    IdempotencyKey, Job, JobId, Kind, Millis, Queue, QueueName, Usage, View, Wall, WorkerId,
 };
 use windlass_store_file::{Cache, Pair};
 
@@ -35,8 +36,8 @@ pub(crate) struct Transaction<'a> {
     rows: Rows<'a, &'a WriteTransaction>,
     cache: &'a mut Cache,
     now: Wall,
-    /// The counters of queues, all kinds together, that were summed so far.
-    totals: BTreeMap<u32, Counts>,
+    /// What counts against the limits of queues, as far as it was read.
+    usages: BTreeMap<u32, Usage>,
 }
 
 impl<'a> Transaction<'a> {
@@ -46,7 +47,7 @@ impl<'a> Transaction<'a> {
         cache: &'a mut Cache,
         now: Wall,
     ) -> Self {
-        Self { rows: Rows { access, names }, cache, now, totals: BTreeMap::new() }
+        Self { rows: Rows { access, names }, cache, now, usages: BTreeMap::new() }
     }
 
     /// Answers everything. No table is opened that nothing is asked of.
@@ -249,15 +250,22 @@ impl<'a> Transaction<'a> {
             heads.load(&self.rows.heads()?);
         }
         let this = RefCell::new(&mut *self);
+        let mut opens: Option<Wall> = None;
         let (jobs, next_bytes) = heads.best(
             want,
-            |pair| this.borrow_mut().wants(want, pair),
+            |pair| {
+                let admits = this.borrow_mut().admits(want, pair)?;
+                if let Admits::Later(at) = admits {
+                    opens = opens.into_iter().chain([at]).min();
+                }
+                Ok(admits == Admits::Yes)
+            },
             |pair, after, limit| this.borrow_mut().rows.ready(pair, after, limit),
             |ranks, budget| this.borrow_mut().rows.candidates(ranks, budget),
         )?;
         self.cache.heads = heads;
         let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
-        let mut found = Candidates { jobs: Vec::with_capacity(jobs.len()), next_bytes };
+        let mut found = Candidates { jobs: Vec::with_capacity(jobs.len()), next_bytes, opens };
         let mut jobs = jobs.into_iter();
         self.rows.payloads(&ids, |payload| {
             if let Some(job) = jobs.next() {
@@ -268,23 +276,24 @@ impl<'a> Transaction<'a> {
     }
 
     /// Whether the ready jobs of a queue and kind are candidates.
-    fn wants(&mut self, want: &Want, pair: Pair) -> Found<bool> {
+    fn admits(&mut self, want: &Want, pair: Pair) -> Found<Admits> {
         let (number, kind) = pair_numbers(pair)?;
-        let Self { rows, cache, totals, .. } = self;
+        let Self { rows, cache, usages, .. } = self;
         let Some(queue) = queue(rows, cache, number)? else {
             return Err(bad(format!("queue {number} has ready jobs, but does not exist")));
         };
         let kind = rows.names.kinds.name(rows.access, kind)?;
-        want.admits(queue, &kind, || Ok(total(rows, totals, number)?.get(View::Processing)))
+        let now = self.now;
+        want.admits(queue, &kind, now, || Ok(usage(rows, usages, number)?.of(&kind)))
     }
 
     /// The queues of a page that have no jobs.
     fn empty_queues(&mut self, page: &QueueSweep) -> Found<EmptyQueues> {
-        let Self { rows, cache, totals, .. } = self;
+        let Self { rows, cache, usages, .. } = self;
         let looked_at = Known::page(rows.access, page.after.as_ref(), page.limit)?;
         let mut found = EmptyQueues::default();
         for (_, number) in &looked_at {
-            if total(rows, totals, *number)?.is_empty() {
+            if usage(rows, usages, *number)?.counts.is_empty() {
                 found.queues.extend(queue(rows, cache, *number)?.cloned());
             }
         }
@@ -295,15 +304,16 @@ impl<'a> Transaction<'a> {
 
     /// Adds the queues that belong to the answers.
     fn queues(&mut self, asked: &Questions, answers: &mut Answers) -> Found<()> {
-        let Self { rows, cache, totals, .. } = self;
+        let Self { rows, cache, usages, .. } = self;
         let needed = answers.queues_needed(asked);
         let mut found = Vec::with_capacity(needed.len());
         for name in &needed {
             let Some(number) = rows.names.queues.number(rows.access, name)? else { continue };
             let Some(queue) = queue(rows, cache, number)? else { continue };
             let counted = queue.is_limited() || asked.counted.binary_search(name).is_ok();
-            let counts = if counted { Some(total(rows, totals, number)?) } else { None };
-            found.push(QueueFound { queue: queue.clone(), counts });
+            let usage = if counted { Some(usage(rows, usages, number)?) } else { None };
+            let usage = usage.cloned().map(Box::new);
+            found.push(QueueFound { queue: queue.clone(), usage });
         }
         if found.len() < needed.len() || !asked.counted.is_empty() {
             let all = rows.access.open(QUEUES)?.len()?;
@@ -329,16 +339,14 @@ fn queue<'c>(
     Ok(queues.get(number.into()))
 }
 
-/// The jobs of a queue by view, summed once in a transaction.
-fn total(
-    rows: &Rows<'_, &WriteTransaction>,
-    totals: &mut BTreeMap<u32, Counts>,
+/// What counts against the limits of a queue, read once in a transaction.
+fn usage<'u>(
+    rows: &mut Rows<'_, &WriteTransaction>,
+    usages: &'u mut BTreeMap<u32, Usage>,
     number: u32,
-) -> Found<Counts> {
-    if let Some(total) = totals.get(&number) {
-        return Ok(*total);
+) -> Found<&'u Usage> {
+    match usages.entry(number) {
+        Entry::Occupied(known) => Ok(known.into_mut()),
+        Entry::Vacant(unknown) => Ok(unknown.insert(rows.usage(number)?)),
     }
-    let total = rows.total(number)?;
-    totals.insert(number, total);
-    Ok(total)
 }

@@ -127,6 +127,11 @@ impl<'b> Bytes<'b> {
         utf8(std::mem::take(&mut self.0))
     }
 
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// There must be nothing left.
     pub(crate) fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed::Long) }

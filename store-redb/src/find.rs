@@ -7,7 +7,7 @@ use redb::{ReadableTable, TableDefinition, Value};
 use windlass_core::store::{ByteBudget, Cursor};
 use windlass_core::{
     Counts, Excerpt, GroupId, Job, JobId, Kind, Lease, Payload, Queue, QueueName, QueueRow,
-    QueueSettings, Rank, State, View, Wall,
+    QueueSettings, Rank, State, Tats, Usage, View, Wall,
 };
 use windlass_store_file::{Heads, Pair};
 
@@ -18,9 +18,9 @@ use crate::names::Names;
 use crate::rows::{self, JobRow, QueueBytes, bad};
 use crate::sorted::get_all;
 use crate::tables::{
-    Access, COUNTS, ERRORS, Found, JOBS, LAST_ID, LEASED, META, PAYLOADS, QUEUES, READY, SCHEDULED,
-    cursor_key, pair, pair_key, pair_numbers, ready_bounds, ready_key, ready_place, time_key,
-    time_place,
+    Access, COUNTS, ERRORS, Found, JOBS, LAST_ID, LEASED, META, PAYLOADS, QUEUES, RATES, READY,
+    SCHEDULED, cursor_key, pair, pair_key, pair_numbers, ready_bounds, ready_key, ready_place,
+    time_key, time_place,
 };
 
 /// The rows of a transaction or of a snapshot.
@@ -277,18 +277,27 @@ impl<A: Access> Rows<'_, A> {
             let kind = self.names.kinds.name(self.access, pair(*key.value()).1)?;
             kinds.push((kind, rows::counts(row.value())?));
         }
-        Ok(Some(queue_row(queue, kinds)))
+        Ok(Some(queue_row(queue, kinds, self.tats(number)?)))
     }
 
-    /// The jobs of a queue by view, all kinds together.
-    pub(crate) fn total(&self, number: u32) -> Found<Counts> {
+    /// The state of a queue's rates.
+    pub(crate) fn tats(&self, number: u32) -> Found<Tats> {
+        let rates = self.access.open(RATES)?;
+        let Some(row) = rates.get(number)? else { return Ok(Tats::default()) };
+        Tats::parse(Some(utf8(row.value())?)).map_err(bad)
+    }
+
+    /// What counts against the limits of a queue.
+    pub(crate) fn usage(&mut self, number: u32) -> Found<Usage> {
         let counts = self.access.open(COUNTS)?;
         let (first, last) = (pair_key(number, 0), pair_key(number, u32::MAX));
-        let mut total = Counts::default();
+        let mut kinds = Vec::new();
         for row in counts.range::<&[u8; 8]>(&first..=&last)? {
-            total = total.plus(&rows::counts(row?.1.value())?);
+            let (key, row) = row?;
+            let kind = self.names.kinds.name(self.access, pair(*key.value()).1)?;
+            kinds.push((kind, rows::counts(row.value())?));
         }
-        Ok(total)
+        Ok(Usage::new(kinds.iter().map(|(kind, counts)| (kind, counts)), self.tats(number)?))
     }
 
     /// Every queue with its counters, by name.
@@ -306,7 +315,8 @@ impl<A: Access> Rows<'_, A> {
             let number = number.value();
             let name = self.names.queues.name(self.access, number)?;
             let queue = self.queue_of(name, rows::queue(row.value())?)?;
-            found.push(queue_row(queue, kinds.remove(&number).unwrap_or_default()));
+            let kinds = kinds.remove(&number).unwrap_or_default();
+            found.push(queue_row(queue, kinds, self.tats(number)?));
         }
         found.sort_by(|a, b| a.queue.name.cmp(&b.queue.name));
         Ok(found)
@@ -321,6 +331,7 @@ impl<A: Access> Rows<'_, A> {
             max_retries: row.max_retries,
             timeout: row.timeout,
             retry: retry.transpose()?,
+            flow: row.flow,
         };
         Ok(Queue { name, paused: row.paused, settings })
     }
@@ -330,8 +341,8 @@ fn missing(id: JobId) -> TxError {
     TxError::BadRow(format!("job {id} is indexed, but does not exist"))
 }
 
-fn queue_row(queue: Queue, mut kinds: Vec<(Kind, Counts)>) -> QueueRow {
+fn queue_row(queue: Queue, mut kinds: Vec<(Kind, Counts)>, tats: Tats) -> QueueRow {
     kinds.retain(|(_, counts)| !counts.is_empty());
     kinds.sort_by(|(a, _), (b, _)| a.cmp(b));
-    QueueRow { queue, kinds }
+    QueueRow { queue, kinds, tats }
 }

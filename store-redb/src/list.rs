@@ -46,8 +46,9 @@ impl<A: Access> Rows<'_, A> {
     pub(crate) fn oldest_ready(&mut self, queue: &QueueName) -> Found<Option<Wall>> {
         let ready = Filter { view: Some(View::Queued), ..Filter::default() };
         let pairs = self.pairs(&Filter { queue: Some(queue.clone()), ..ready })?;
-        let firsts = self.groups(&pairs)?.into_iter().map(|(_, first)| first);
-        Ok(firsts.min())
+        let first = self.groups(&pairs)?.into_iter().map(|(_, first)| first).min();
+        let jobs = self.jobs(first.map(|first| first.id).as_slice())?;
+        Ok(jobs.into_iter().flatten().map(|job| job.run_at).next())
     }
 
     /// The next jobs behind `after` by the filter's order: all that it includes, perhaps others.
@@ -163,8 +164,8 @@ impl<A: Access> Rows<'_, A> {
         Ok(found)
     }
 
-    /// The groups of ready jobs of these queues and kinds, each with its first due time.
-    fn groups(&self, pairs: &[Pair]) -> Found<Vec<(Group, Wall)>> {
+    /// The groups of ready jobs of these queues and kinds, each with the place of its first job.
+    fn groups(&self, pairs: &[Pair]) -> Found<Vec<(Group, Cursor)>> {
         let ready = self.access.open(READY)?;
         let mut found = Vec::new();
         for pair in pairs {
@@ -173,8 +174,8 @@ impl<A: Access> Rows<'_, A> {
             loop {
                 let range = (from.as_ref(), Bound::Included(&last));
                 let Some(row) = ready.range::<&[u8; 34]>(range)?.next() else { break };
-                let (_, Rank { class, turn, due, .. }) = ready_place(row?.0.value())?;
-                found.push((Group { pair: *pair, class, turn }, due));
+                let (_, Rank { class, turn, due, id }) = ready_place(row?.0.value())?;
+                found.push((Group { pair: *pair, class, turn }, Cursor { at: due, id }));
                 let end = Rank { class, turn, due: Wall::MAX, id: JobId::LAST };
                 from = Bound::Excluded(ready_key(pair.0, pair.1, end));
             }

@@ -27,16 +27,17 @@ use crate::rows::{self, Numbers, bad};
 use crate::sorted::{get_all, put_all, replace_all};
 use crate::tables::{
     APPLICATION, Access, BULK, COUNTS, FIGURES, Found, JOBS, KEYED, LAST_ID, META, OLD_READY,
-    OLD_WAITING, PAIRS, PAYLOADS, READY, SCHEMA, SETTLED, WORKERS, each_table, job_id, job_key,
-    keyed_key, missing_table, pair_key, ready_key, settled_key, table_names, time_key, time_table,
+    OLD_WAITING, PAIRS, PAYLOADS, RATES, READY, SCHEMA, SETTLED, WORKERS, each_table, job_id,
+    job_key, keyed_key, missing_table, pair_key, ready_key, settled_key, table_names, time_key,
+    time_table,
 };
 use crate::write::written;
 
 /// Written into every store of ours: "WDLS".
 const APPLICATION_ID: u64 = 0x5744_4c53;
 /// The steps of the schema. A step is never changed once it was released.
-const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 10] =
-    [first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth];
+const MIGRATIONS: [fn(&WriteTransaction) -> Found<()>; 11] =
+    [first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh];
 /// The newest schema known here.
 const KNOWN_SCHEMA: u64 = MIGRATIONS.len() as u64;
 /// How many jobs a migration holds in memory at a time.
@@ -426,6 +427,13 @@ fn ninth(txn: &WriteTransaction) -> Found<()> {
 /// those.
 #[expect(clippy::unnecessary_wraps, reason = "a step like the others")]
 fn tenth(_: &WriteTransaction) -> Found<()> {
+    Ok(())
+}
+
+/// The eleventh schema: rows of queues may end with rates, limits of kinds and aging; a table holds
+/// the state of rates.
+fn eleventh(txn: &WriteTransaction) -> Found<()> {
+    txn.open(RATES)?;
     Ok(())
 }
 

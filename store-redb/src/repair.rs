@@ -98,7 +98,8 @@ fn repair_derived(txn: &WriteTransaction, jobs: &mut [(Job, rows::Numbers)]) -> 
         let payload = payloads.get(job.id.get())?;
         let bytes = payload.map(|payload| u32::try_from(payload.value().len())).transpose();
         let bytes = bytes.map_err(bad)?.unwrap_or(job.payload_bytes);
-        let derived = (Rank::of(job), bytes);
+        let rank = if job.rank.fits(job) { job.rank } else { Rank::of(job) };
+        let derived = (rank, bytes);
         if (job.rank, job.payload_bytes) != derived {
             (job.rank, job.payload_bytes) = derived;
             let row = written(|out| rows::put_job(out, job, *numbers));

@@ -3,9 +3,9 @@
 
 use windlass_core::store::{Instance, Marker, Worker, WorkerKind};
 use windlass_core::{
-    Attempt, AttemptOutcome, BatchId, Counts, Demand, Epoch, Excerpt, Fingerprint, IdempotencyKey,
-    JobId, JobTimeout, KeyRecord, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Millis,
-    NameError, Pause, ProcessId, View, Wall, WorkerId, WorkerVersion,
+    Attempt, AttemptOutcome, BatchId, Counts, Demand, Epoch, Excerpt, Fingerprint, Flow,
+    IdempotencyKey, JobId, JobTimeout, KeyRecord, LeaseLength, MaxQueued, MaxRetries, MaxRunning,
+    Millis, NameError, Pause, ProcessId, View, Wall, WorkerId, WorkerVersion,
 };
 
 use crate::bytes::{Bytes, put, put_signed, put_text};
@@ -118,6 +118,7 @@ pub(crate) struct QueueBytes {
     pub(crate) max_retries: Option<MaxRetries>,
     pub(crate) timeout: Option<JobTimeout>,
     pub(crate) retry: Option<u32>,
+    pub(crate) flow: Flow,
 }
 
 pub(crate) fn put_queue(out: &mut Vec<u8>, queue: &QueueBytes) {
@@ -130,6 +131,10 @@ pub(crate) fn put_queue(out: &mut Vec<u8>, queue: &QueueBytes) {
     maybe(queue.max_retries.map(|retries| retries.get().into()));
     maybe(queue.timeout.map(JobTimeout::get));
     maybe(queue.retry.map(u64::from));
+    // A row of before the eleventh schema ends here, and so does one without such settings.
+    if let Some(flow) = queue.flow.to_text() {
+        put_text(out, &flow);
+    }
 }
 
 pub(crate) fn queue(row: &[u8]) -> Found<QueueBytes> {
@@ -147,9 +152,14 @@ pub(crate) fn queue(row: &[u8]) -> Found<QueueBytes> {
         max_retries: optional(&mut bytes, small)?.map(MaxRetries::new).transpose().map_err(bad)?,
         timeout: optional(&mut bytes, number)?.map(JobTimeout::new).transpose().map_err(bad)?,
         retry: optional(&mut bytes, small)?,
+        flow: Flow::NONE,
     };
+    let text = if bytes.is_empty() { None } else { Some(bytes.text()?) };
     bytes.end()?;
-    Ok(queue)
+    if text == Some("") {
+        return Err(bad("an empty text of limits"));
+    }
+    Ok(QueueBytes { flow: Flow::parse(text).map_err(bad)?, ..queue })
 }
 
 /// Nothing is known of a pause of before the ninth schema: it is written as it was then.

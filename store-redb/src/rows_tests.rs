@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use windlass_core::{
-    GroupId, Job, Kind, Kinds, LastVerdict, Lease, Priority, QueueName, Queues, Rank, RetryPolicy,
-    State,
+    GroupId, Job, Kind, Kinds, LastVerdict, Lease, Priority, QueueName, Queues, Rank, Rate,
+    RetryPolicy, State,
 };
 
 use super::*;
@@ -234,9 +234,11 @@ proptest! {
         most in prop::option::of(1..=1_000_000_u32), retry: Option<u32>,
         millis in prop::option::of(1_000..=43_200_000_u64), counts: [u64; 6],
         retrying: u64,
-        retries in prop::option::of(0..=1_000_u32),
+        retries in prop::option::of(0..=1_000_u32), rate in prop::option::of(1..=1_000_000_u32),
     ) {
+        let rate = rate.map(|limit| Rate::new(limit, 1_000, None).expect("it is in bounds"));
         let queue = QueueBytes {
+            flow: Flow { rate, ..Flow::NONE },
             paused: at.map(|at| Pause { at: at.map(Wall::new), by: by.map(Into::into) }),
             max_queued: most.map(|most| MaxQueued::new(most.into()).expect("it is in bounds")),
             concurrency: most.map(|most| MaxRunning::new(most).expect("it is in bounds")),

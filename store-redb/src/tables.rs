@@ -86,6 +86,8 @@ pub(crate) const GROUPED: TableDefinition<&[u8; 32], ()> = TableDefinition::new(
 /// Error groups by id.
 pub(crate) const ERROR_GROUPS: TableDefinition<&[u8; 16], Raw> =
     TableDefinition::new("error_groups");
+/// The state of the rates of a queue, by its number.
+pub(crate) const RATES: TableDefinition<u32, Raw> = TableDefinition::new("rates");
 /// Bulk action by id.
 pub(crate) const BULK: TableDefinition<u32, Raw> = TableDefinition::new("bulk");
 
@@ -104,7 +106,7 @@ macro_rules! each_table {
             $run, META, JOBS, PAYLOADS, RESULTS, PROGRESS, ERRORS, ATTEMPTS, READY, PAIRS,
             SETTLED, KEYED, SCHEDULED, LEASED, DONE, FAILED, CANCELLED, COUNTS, KEYS, ORPHANS,
             QUEUES, NUMBERS, NAMES, WORKERS, SETTINGS, MARKERS, FIGURES,
-            DEAD_LETTERS, GROUPED, ERROR_GROUPS, BULK
+            DEAD_LETTERS, GROUPED, ERROR_GROUPS, BULK, RATES
         )
     };
     ($run:ident, $($table:ident),*) => { $($run!($crate::tables::$table);)* };

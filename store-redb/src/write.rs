@@ -22,7 +22,7 @@ use crate::settings;
 use crate::sorted::{put_all, remove_all, replace_all};
 use crate::tables::{
     ATTEMPTS, Access, COUNTS, ERRORS, Found, JOBS, KEYS, LAST_ID, MARKERS, META, ORPHANS, PAYLOADS,
-    PROGRESS, QUEUES, RESULTS, WORKERS, attempt_key, orphan_key, pair_key,
+    PROGRESS, QUEUES, RATES, RESULTS, WORKERS, attempt_key, orphan_key, pair_key,
 };
 
 /// Writes everything a batch changed.
@@ -40,6 +40,7 @@ pub(crate) fn write(
     put_attempts(txn, changes)?;
     put_keys(txn, &changes.keys, &changes.dropped_keys)?;
     add_counts(txn, names, &changes.counts)?;
+    put_tats(txn, names, changes)?;
     settings::write(txn, changes)?;
     put_workers(txn, changes, now)?;
     figures::write(txn, changes)?;
@@ -68,9 +69,22 @@ fn put_queue(txn: &WriteTransaction, names: &mut Names, queue: &Queue) -> Found<
         max_retries: settings.max_retries,
         timeout: settings.timeout,
         retry: settings.retry.map(|retry| names.retries.ensure(txn, &retry)).transpose()?,
+        flow: settings.flow.clone(),
     };
     let row = written(|out| rows::put_queue(out, &row));
     txn.open(QUEUES)?.insert(number, row.as_slice())?;
+    Ok(())
+}
+
+fn put_tats(txn: &WriteTransaction, names: &mut Names, changes: &Changes) -> Found<()> {
+    for (queue, tats) in &changes.tats {
+        let number = names.queues.ensure(txn, queue)?;
+        let mut rates = txn.open(RATES)?;
+        match tats {
+            Some(tats) => rates.insert(number, tats.as_bytes())?,
+            None => rates.remove(number)?,
+        };
+    }
     Ok(())
 }
 
@@ -78,6 +92,7 @@ fn put_queue(txn: &WriteTransaction, names: &mut Names, queue: &Queue) -> Found<
 pub(crate) fn drop_queue(txn: &WriteTransaction, names: &mut Names, name: &QueueName) -> Found<()> {
     if let Some(number) = names.drop_queue(txn, name)? {
         txn.open(QUEUES)?.remove(number)?;
+        txn.open(RATES)?.remove(number)?;
     }
     Ok(())
 }

@@ -1,15 +1,16 @@
 //! Answers the questions of a batch in SQL. It finds; `windlass_core::Apply` decides.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use rusqlite::params;
 use windlass_core::store::{
-    Answers, Batch, BulkAsk, Candidates, CommitPoint, DeadFound, DeadJob, DeadPage, EmptyQueues,
-    ExpiredPage, Filter, FinishedPage, JobPage, KeyFound, KindFound, Outcomes, Questions,
-    QueueFound, QueueSweep, Want,
+    Admits, Answers, Batch, BulkAsk, Candidates, CommitPoint, DeadFound, DeadJob, DeadPage,
+    EmptyQueues, ExpiredPage, Filter, FinishedPage, JobPage, KeyFound, KindFound, Outcomes,
+    Questions, QueueFound, QueueSweep, Want,
 };
 use windlass_core::{
-    Apply, ApplyStep, Counts, IdempotencyKey, Job, JobId, Kind, Queue, QueueName, Rank, View, Wall,
+    Apply, ApplyStep, IdempotencyKey, Job, JobId, Kind, Queue, QueueName, Rank, Usage, View, Wall,
     WorkerId,
 };
 use windlass_store_file::{Cache, Heads, Lookup, Pair};
@@ -28,14 +29,14 @@ use crate::write::write;
 pub(crate) struct Transaction<'a> {
     rows: Rows<'a>,
     cache: &'a mut Cache,
-    /// The jobs of limited queues, counted once.
-    totals: Totals,
+    /// What counts against the limits of limited queues, read once.
+    usages: Usages,
     now: Wall,
 }
 
 impl<'a> Transaction<'a> {
     pub(crate) fn new(rows: Rows<'a>, cache: &'a mut Cache, now: Wall) -> Self {
-        Self { rows, cache, totals: Totals::new(), now }
+        Self { rows, cache, usages: Usages::new(), now }
     }
 
     /// Applies a batch: answers what it asks, writes what it decides.
@@ -262,7 +263,7 @@ impl<'a> Transaction<'a> {
         let ids: Vec<i64> = ids.collect::<rusqlite::Result<_>>()?;
         let mut found = EmptyQueues::default();
         for id in &ids {
-            if total(&mut self.rows, &mut self.totals, *id)?.is_empty() {
+            if usage(&mut self.rows, &mut self.usages, *id)?.counts.is_empty() {
                 found.queues.extend(queue(&mut self.rows, &mut self.cache.queues, *id)?.cloned());
             }
         }
@@ -278,15 +279,22 @@ impl<'a> Transaction<'a> {
             self.load(&mut heads)?;
         }
         let rows = std::cell::RefCell::new(&mut self.rows);
-        let (queues, totals) = (&mut self.cache.queues, &mut self.totals);
+        let (queues, usages, now) = (&mut self.cache.queues, &mut self.usages, self.now);
+        let mut opens: Option<Wall> = None;
         let (jobs, next_bytes) = heads.best(
             want,
-            |pair| wanted(*rows.borrow_mut(), queues, totals, want, pair),
+            |pair| {
+                let admits = admits(*rows.borrow_mut(), queues, usages, (want, now), pair)?;
+                if let Admits::Later(at) = admits {
+                    opens = opens.into_iter().chain([at]).min();
+                }
+                Ok(admits == Admits::Yes)
+            },
             |pair, after, limit| rows.borrow_mut().ready(pair, after, limit),
             |ranks, budget| rows.borrow_mut().candidates(ranks, budget),
         )?;
         self.cache.heads = heads;
-        Ok(Candidates { jobs, next_bytes })
+        Ok(Candidates { jobs, next_bytes, opens })
     }
 
     /// Finds every queue and kind with ready jobs, and the best of each. It walks the index, and
@@ -326,9 +334,10 @@ impl<'a> Transaction<'a> {
             let Some(id) = self.rows.names.queue_id(self.rows.conn, name)? else { continue };
             let Some(queue) = queue(&mut self.rows, &mut self.cache.queues, id)? else { continue };
             let counted = queue.is_limited() || asked.counted.binary_search(name).is_ok();
-            let totals = &mut self.totals;
-            let counts = if counted { Some(total(&mut self.rows, totals, id)?) } else { None };
-            found.push(QueueFound { queue: queue.clone(), counts });
+            let usages = &mut self.usages;
+            let usage = if counted { Some(usage(&mut self.rows, usages, id)?) } else { None };
+            let usage = usage.cloned().map(Box::new);
+            found.push(QueueFound { queue: queue.clone(), usage });
         }
         if found.len() < needed.len() || !asked.counted.is_empty() {
             let sql = "SELECT count(*) FROM queues";
@@ -347,7 +356,7 @@ fn head(row: &rusqlite::Row<'_>) -> Found<(Pair, Rank)> {
 }
 
 type Queues = Lookup<Queue>;
-type Totals = BTreeMap<i64, Counts>;
+type Usages = BTreeMap<i64, Usage>;
 
 /// A queue by its number, read once as long as no other process writes.
 fn queue<'q>(rows: &mut Rows<'_>, queues: &'q mut Queues, id: i64) -> Found<Option<&'q Queue>> {
@@ -360,26 +369,27 @@ fn queue<'q>(rows: &mut Rows<'_>, queues: &'q mut Queues, id: i64) -> Found<Opti
     Ok(queues.get(number))
 }
 
-/// The jobs of a queue by view, all kinds together.
-fn total(rows: &mut Rows<'_>, totals: &mut Totals, id: i64) -> Found<Counts> {
-    if let Some(known) = totals.get(&id) {
-        return Ok(*known);
+/// What counts against the limits of a queue.
+fn usage<'u>(rows: &mut Rows<'_>, usages: &'u mut Usages, id: i64) -> Found<&'u Usage> {
+    match usages.entry(id) {
+        Entry::Occupied(known) => Ok(known.into_mut()),
+        Entry::Vacant(unknown) => {
+            let (kinds, tats) = (rows.counts(id)?, rows.tats(id)?);
+            let kinds = kinds.iter().map(|(kind, counts)| (kind, counts));
+            Ok(unknown.insert(Usage::new(kinds, tats)))
+        }
     }
-    let kinds = rows.counts(id)?;
-    let total = kinds.iter().fold(Counts::default(), |sum, (_, counts)| sum.plus(counts));
-    totals.insert(id, total);
-    Ok(total)
 }
 
 /// Whether the ready jobs of a queue and kind are candidates.
-fn wanted(
+fn admits(
     rows: &mut Rows<'_>,
     queues: &mut Queues,
-    totals: &mut Totals,
-    want: &Want,
+    usages: &mut Usages,
+    (want, now): (&Want, Wall),
     pair: Pair,
-) -> Found<bool> {
-    let Some(queue) = queue(rows, queues, pair.queue)? else { return Ok(false) };
+) -> Found<Admits> {
+    let Some(queue) = queue(rows, queues, pair.queue)? else { return Ok(Admits::No) };
     let kind = rows.names.kind(rows.conn, pair.kind)?;
-    want.admits(queue, &kind, || Ok(total(rows, totals, pair.queue)?.get(View::Processing)))
+    want.admits(queue, &kind, now, || Ok(usage(rows, usages, pair.queue)?.of(&kind)))
 }

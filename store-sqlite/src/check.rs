@@ -346,12 +346,13 @@ fn rebuild_ranks(conn: &Connection) -> Result<(), TxError> {
     let mut names = Names::default();
     let mut statement = conn.prepare(sql)?;
     let mut rows = statement.query([])?;
-    let sql = "UPDATE jobs SET class = ?2, turn = ?3, due = ?4 WHERE id = ?1";
+    let sql = "UPDATE jobs SET class = ?2, turn = ?3, due = ?4, \
+               at = CASE view WHEN 0 THEN ?4 ELSE at END WHERE id = ?1";
     let mut update = conn.prepare(sql)?;
     while let Some(row) = rows.next()? {
         let job = job(conn, &mut names, row)?;
         let rank = Rank::of(&job);
-        if job.rank != rank {
+        if !job.rank.fits(&job) {
             let (class, turn, due, id) = rank_code(rank);
             update.execute([id, class, turn, due])?;
         }

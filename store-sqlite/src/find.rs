@@ -3,9 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use windlass_core::store::{ByteBudget, Candidate, Cursor};
 use windlass_core::{
-    Counts, Excerpt, Fingerprint, GroupId, IdempotencyKey, Job, JobId, KeyRecord, Kind,
+    Counts, Excerpt, Fingerprint, Flow, GroupId, IdempotencyKey, Job, JobId, KeyRecord, Kind,
     LeaseLength, MaxQueued, MaxRetries, MaxRunning, Pause, Payload, Queue, QueueRow, QueueSettings,
-    Rank, View, Wall,
+    Rank, Tats, View, Wall,
 };
 use windlass_store_file::Pair;
 
@@ -20,7 +20,7 @@ use crate::rows::{
 macro_rules! queue_columns {
     () => {
         "id, paused, max_queued, concurrency, visibility_timeout, max_retries, timeout, retry, \
-         paused_at, paused_by"
+         paused_at, paused_by, flow"
     };
 }
 
@@ -66,6 +66,7 @@ impl Rows<'_> {
             max_retries: max_retries.map(MaxRetries::new).transpose().map_err(bad)?,
             timeout: optional(row.get(6)?, windlass_core::JobTimeout::new)?,
             retry,
+            flow: Flow::parse(text(row, 10)?).map_err(bad)?,
         };
         let (at, by): (Option<i64>, Option<String>) = (row.get(8)?, row.get(9)?);
         let pause = Pause { at: at.map(Wall::new), by: by.map(Into::into) };
@@ -94,6 +95,14 @@ impl Rows<'_> {
         Ok(kinds)
     }
 
+    /// The state of a queue's rates.
+    pub(crate) fn tats(&self, queue: i64) -> Found<Tats> {
+        let mut statement = self.conn.prepare_cached("SELECT tats FROM rates WHERE queue = ?1")?;
+        let mut rows = statement.query([queue])?;
+        let Some(row) = rows.next()? else { return Ok(Tats::default()) };
+        Tats::parse(text(row, 0)?).map_err(bad)
+    }
+
     /// One queue by its number.
     pub(crate) fn queue(&mut self, id: i64) -> Found<Option<Queue>> {
         let sql = concat!("SELECT ", queue_columns!(), " FROM queues WHERE id = ?1");
@@ -110,7 +119,7 @@ impl Rows<'_> {
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let (id, queue) = (row.get(0)?, self.queue_of(row)?);
-            found.push(QueueRow { queue, kinds: self.counts(id)? });
+            found.push(QueueRow { queue, kinds: self.counts(id)?, tats: self.tats(id)? });
         }
         Ok(found)
     }

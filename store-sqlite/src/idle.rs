@@ -21,8 +21,13 @@ thread_local! {
     static STEPS: RefCell<Steps> = const { RefCell::new(Steps::new()) };
 }
 
+/// A checkpoint of the WAL runs these too, after whichever commit fills it.
+const OF_CHECKPOINTS: [&str; 2] = ["BEGIN IMMEDIATE", "ROLLBACK"];
+
 fn note(event: TraceEvent<'_>) {
-    if let TraceEvent::Profile(statement, _) = event {
+    if let TraceEvent::Profile(statement, _) = event
+        && !OF_CHECKPOINTS.contains(&&*statement.sql())
+    {
         let steps = statement.get_status(StatementStatus::VmStep);
         STEPS.with_borrow_mut(|all| all.insert(statement.sql().into_owned(), steps));
     }

@@ -115,6 +115,7 @@ impl Names {
         let sql = "UPDATE meta SET value = max(value, ?1) WHERE key = 'last_queue'";
         conn.prepare_cached(sql)?.execute([id])?;
         conn.prepare_cached("DELETE FROM queues WHERE id = ?1")?.execute([id])?;
+        conn.prepare_cached("DELETE FROM rates WHERE queue = ?1")?.execute([id])?;
         self.queues.remove(id.cast_unsigned());
         self.queue_ids.remove(name);
         Ok(())

@@ -18,7 +18,7 @@ use crate::groups;
 /// Written into the header of every database of ours: "WDLS".
 const APPLICATION_ID: i64 = 0x5744_4c53;
 /// The schema, one step per file. A step is never changed once it was released.
-const MIGRATIONS: [&str; 11] = [
+const MIGRATIONS: [&str; 12] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_workers.sql"),
     include_str!("migrations/0003_rank.sql"),
@@ -30,6 +30,7 @@ const MIGRATIONS: [&str; 11] = [
     include_str!("migrations/0009_bulk.sql"),
     include_str!("migrations/0010_status.sql"),
     include_str!("migrations/0011_worker_version.sql"),
+    include_str!("migrations/0012_flow.sql"),
 ];
 /// The newest schema known here.
 #[expect(clippy::cast_possible_wrap, reason = "there are a handful")]

@@ -258,13 +258,14 @@ fn document(tx: &Rows<'_>, sql: &str, id: JobId) -> Found<Option<Payload>> {
     Ok(text)
 }
 
-/// Since when the longest-waiting ready job has been due: the least of the heads of its kinds and
-/// ranks. It looks at one row for each of these, however many jobs wait.
+/// Since when the longest-waiting ready job has been due: the earliest of the heads of its kinds
+/// and classes. It looks at one row for each of these, however many jobs wait.
 fn oldest_ready(tx: &mut Rows<'_>, queue: &QueueName) -> Found<Option<Wall>> {
     let Some(id) = tx.names.queue_id(tx.conn, queue)? else { return Ok(None) };
-    let sql = "SELECT class, due FROM jobs WHERE view = 0 AND queue = ?1 AND kind = ?2 \
-               AND class > ?3 ORDER BY class, turn, due LIMIT 1";
-    let mut oldest: Option<i64> = None;
+    let sql = "SELECT class, due, id, ifnull(run_at, due) FROM jobs \
+               WHERE view = 0 AND queue = ?1 AND kind = ?2 \
+               AND class > ?3 ORDER BY class, turn, due, id LIMIT 1";
+    let mut oldest: Option<(i64, i64, i64)> = None;
     for (kind, _) in tx.counts(id)?.iter().filter(|(_, counts)| counts.get(View::Queued) > 0) {
         let Some(kind) = tx.names.kind_id(tx.conn, kind)? else { continue };
         let mut statement = tx.conn.prepare_cached(sql)?;
@@ -273,10 +274,10 @@ fn oldest_ready(tx: &mut Rows<'_>, queue: &QueueName) -> Found<Option<Wall>> {
             let mut rows = statement.query(params![id, kind, class])?;
             let Some(row) = rows.next()? else { break };
             class = row.get(0)?;
-            oldest = oldest.into_iter().chain([row.get(1)?]).min();
+            oldest = oldest.into_iter().chain([(row.get(1)?, row.get(2)?, row.get(3)?)]).min();
         }
     }
-    Ok(oldest.map(Wall::new))
+    Ok(oldest.map(|(.., run_at)| Wall::new(run_at)))
 }
 
 pub(crate) fn attempts(
@@ -357,7 +358,7 @@ fn instance(text: &str) -> Found<Instance> {
 fn queue_row(tx: &mut Rows<'_>, name: &QueueName) -> Found<Option<QueueRow>> {
     let Some(id) = tx.names.queue_id(tx.conn, name)? else { return Ok(None) };
     let Some(queue) = tx.queue(id)? else { return Ok(None) };
-    Ok(Some(QueueRow { queue, kinds: tx.counts(id)? }))
+    Ok(Some(QueueRow { queue, kinds: tx.counts(id)?, tats: tx.tats(id)? }))
 }
 
 fn queues(tx: &mut Rows<'_>) -> Found<Vec<QueueRow>> {

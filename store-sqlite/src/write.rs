@@ -39,6 +39,7 @@ pub(crate) fn write(
     put_attempts(conn, changes)?;
     put_keys(conn, changes)?;
     add_counts(conn, names, &changes.counts)?;
+    put_tats(conn, names, changes)?;
     settings::write(conn, changes)?;
     put_workers(conn, changes, now)?;
     figures::write(conn, changes)?;
@@ -60,7 +61,7 @@ fn put_queue(conn: &Connection, names: &mut Names, queue: &Queue) -> Found<()> {
     let retry = settings.retry.map(|retry| names.ensure_retry(conn, retry)).transpose()?;
     let sql = "UPDATE queues SET paused = ?2, max_queued = ?3, concurrency = ?4, \
                visibility_timeout = ?5, max_retries = ?6, timeout = ?7, retry = ?8, \
-               paused_at = ?9, paused_by = ?10 WHERE id = ?1";
+               paused_at = ?9, paused_by = ?10, flow = ?11 WHERE id = ?1";
     let pause = queue.paused.as_ref();
     conn.prepare_cached(sql)?.execute(params![
         id,
@@ -73,7 +74,25 @@ fn put_queue(conn: &Connection, names: &mut Names, queue: &Queue) -> Found<()> {
         retry,
         pause.and_then(|pause| pause.at).map(Wall::get),
         pause.and_then(|pause| pause.by.as_deref()),
+        settings.flow.to_text(),
     ])?;
+    Ok(())
+}
+
+fn put_tats(conn: &Connection, names: &mut Names, changes: &Changes) -> Found<()> {
+    for (queue, tats) in &changes.tats {
+        let queue = names.ensure_queue(conn, queue)?;
+        match tats {
+            Some(tats) => {
+                let sql = "INSERT INTO rates (queue, tats) VALUES (?1, ?2) \
+                           ON CONFLICT (queue) DO UPDATE SET tats = excluded.tats";
+                conn.prepare_cached(sql)?.execute(params![queue, tats])?;
+            }
+            None => {
+                conn.prepare_cached("DELETE FROM rates WHERE queue = ?1")?.execute([queue])?;
+            }
+        }
+    }
     Ok(())
 }
 

@@ -184,6 +184,8 @@ fn refusal(rejected: &Rejected) -> &'static str {
         Rejected::NotDue { .. } => "refused: not due",
         Rejected::QueuePaused => "refused: queue paused",
         Rejected::ConcurrencyFull => "refused: concurrency full",
+        Rejected::KindFull => "refused: kind full",
+        Rejected::RateLimited { .. } => "refused: rate limited",
         Rejected::AttemptsUsedUp { .. } => "refused: attempts used up",
         Rejected::NotExpired { .. } => "refused: lease still runs",
     }

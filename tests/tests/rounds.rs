@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 
 use windlass_core::bulk::Action;
 use windlass_core::store::{Admin, Batch, Change, Dump, Heartbeat, Outcomes, Purge, Settle};
-use windlass_core::{Demand, Job, Millis, NewJob, StateName, View, When};
+use windlass_core::{
+    Demand, Gate, Job, Kind, Millis, NewJob, QueueRow, StateName, Usage, View, Wall, When,
+};
 use windlass_store_memory::MemoryStore;
 use windlass_tests::differential::count_rounds;
 use windlass_tests::fixture::*;
@@ -150,7 +152,7 @@ impl Reasons {
     }
 
     fn add_claim(&mut self, batch: &Batch, out: &Outcomes, demand: &Demand, stored: [&Dump; 2]) {
-        let [full_before, full_after] = stored.map(|dump| full_queues(dump, demand));
+        let [full_before, full_after] = stored.map(|dump| closed(dump, demand, out.now));
         let any = |wanted: fn(&Admin) -> bool| batch.admin.iter().any(wanted);
         let closes = any(|one| matches!(one, Admin::Pause { .. } | Admin::SetQueue { .. }));
         // A queue that is made again is not paused any more.
@@ -181,14 +183,18 @@ fn looks_up(batch: &Batch) -> bool {
     batch.purge.is_some() || deletes || batch.admin.iter().any(removes)
 }
 
-/// The number of queues of a demand at their concurrency limit.
-fn full_queues(dump: &Dump, demand: &Demand) -> usize {
+/// The number of limits and rates of a demand's queues and kinds that keep jobs waiting.
+fn closed(dump: &Dump, demand: &Demand, now: Wall) -> usize {
     let wanted = dump.queues.iter().filter(|row| demand.queues.includes(&row.queue.name));
-    let full = wanted.filter(|row| {
-        let running = row.total().get(View::Processing);
-        row.queue.settings.concurrency.is_some_and(|most| running >= u64::from(most.get()))
+    let closed = wanted.map(|QueueRow { queue, kinds, tats }| {
+        let usage = Usage::new(kinds.iter().map(|(kind, counts)| (kind, counts)), tats.clone());
+        let gate = queue.gate(&usage.of(&Kind::default()), now);
+        let of_kinds = queue.settings.flow.kinds.iter();
+        let of_kinds =
+            of_kinds.filter(|(kind, _)| queue.gate_of(kind, &usage.of(kind), now) != Gate::Open);
+        usize::from(!matches!(gate, Gate::Open | Gate::Paused)) + of_kinds.count()
     });
-    full.count()
+    closed.sum()
 }
 
 /// How many jobs of a demand were ready before the batch, and are neither ready nor claimed now;

@@ -61,7 +61,10 @@ interface KindCounts { kind: string; counts: Counts }
 interface QueueSettings {
   max_queued: number | null; concurrency: number | null; visibility_timeout_ms: number | null;
   max_retries: number | null; timeout_ms: number | null; retry: Retry | null;
+  aging_ms: number | null; rate: Rate | null; kinds: Record<string, KindLimits> | null;
 }
+interface Rate { limit: number; per_ms: number; burst: number | null }
+interface KindLimits { concurrency: number | null; rate: Rate | null }
 interface Queue {
   name: string; paused: boolean; counts: Counts; oldest_ready_age_ms: number | null;
   rates: { enqueued_per_s: number; done_per_s: number }; settings: QueueSettings;

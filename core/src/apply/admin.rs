@@ -37,7 +37,9 @@ pub(super) fn admin(
         Admin::Resume(name) => set_queue(work, name, |queue| queue.paused = None),
         Admin::SetQueue { name, settings, expected } => {
             unchanged(work, name, expected.as_deref())?;
-            set_queue(work, name, |queue| queue.settings = *settings)
+            let flow = settings.flow.kept()?;
+            let settings = QueueSettings { flow, ..settings.clone() };
+            set_queue(work, name, |queue| queue.settings = settings)
         }
         Admin::DeleteQueue(name) => delete_queue(work, name),
         Admin::SetSetting { key, value, expected } => {
@@ -106,9 +108,11 @@ fn unchanged(
     name: &QueueName,
     expected: Option<&QueueSettings>,
 ) -> Result<(), AdminRefused> {
-    let settings = work.queue(name).map(|work| work.queue.settings).unwrap_or_default();
+    let settings = work.queue(name).map(|work| work.queue.settings.clone()).unwrap_or_default();
     match expected {
-        Some(expected) if *expected != settings => Err(AdminRefused::SettingsChanged(settings)),
+        Some(expected) if *expected != settings => {
+            Err(AdminRefused::SettingsChanged(Box::new(settings)))
+        }
         _ => Ok(()),
     }
 }

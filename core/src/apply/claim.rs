@@ -14,7 +14,8 @@ use crate::store::{
     sorted,
 };
 use crate::{
-    Claim, Demand, Event, Gate, JobId, Millis, Queues, Rank, Step, View, WorkerId, transition,
+    Claim, Demand, Event, Gate, JobId, Millis, QueueName, Queues, Rank, Step, View, Wall, WorkerId,
+    transition,
 };
 
 /// The claims of a batch.
@@ -26,6 +27,8 @@ pub(super) struct Claims {
     /// The claim whose turn it is.
     current: Option<Current>,
     done: Vec<Claimed>,
+    /// When to look again at what stores left out because of a rate.
+    opens: Option<Wall>,
 }
 
 /// A question for candidates, and how far it was answered.
@@ -56,7 +59,7 @@ struct Current {
 impl Claims {
     pub(super) fn new(batch: &Batch) -> Self {
         let sources = batch.claims.iter().map(|claim| Want::of(claim).map(Source::new)).collect();
-        Self { sources, pool: Vec::new(), current: None, done: Vec::new() }
+        Self { sources, pool: Vec::new(), current: None, done: Vec::new(), opens: None }
     }
 
     /// Takes in the candidates of the first answer.
@@ -66,6 +69,7 @@ impl Claims {
         candidates: Vec<Candidates>,
     ) -> Result<(), BadAnswer> {
         for (source, found) in self.sources.iter_mut().flatten().zip(candidates) {
+            self.opens = earlier(self.opens, found.opens);
             source.take_in(work, &mut self.pool, found)?;
         }
         Ok(())
@@ -79,6 +83,7 @@ impl Claims {
     ) -> Result<(), BadAnswer> {
         let Some(current) = &mut self.current else { return Ok(()) };
         for found in candidates {
+            self.opens = earlier(self.opens, found.opens);
             current.sources[current.asked].take_in(work, &mut self.pool, found)?;
             (self.pool, current.at) = (sorted(mem::take(&mut self.pool)), 0);
         }
@@ -122,6 +127,14 @@ impl Claims {
         }
     }
 
+    /// When to claim again, because a rate that kept a claim from jobs has room by then.
+    pub(super) fn next_open(&self, work: &Work, batch: &Batch) -> Option<Wall> {
+        let demands = || batch.claims.iter().map(|claim| &claim.demand);
+        let wanted = |queue: &QueueName| demands().any(|demand| demand.queues.includes(queue));
+        let closed = (!batch.claims.is_empty()).then(|| work.next_open(wanted)).flatten();
+        earlier(self.opens, closed)
+    }
+
     /// The claimed jobs, in the order of the claims.
     pub(super) fn take(&mut self) -> Vec<Claimed> {
         mem::take(&mut self.done)
@@ -154,7 +167,8 @@ impl Source {
         let kinds = self.want.demand.kinds.clone();
         let demand = Demand { queues: Queues::Only(opened.clone()), kinds };
         let any = !opened.is_empty();
-        let want = Want { demand, opened, ..self.want.clone() };
+        let closed_kinds = work.closed_kinds(&demand);
+        let want = Want { demand, closed_kinds, opened, ..self.want.clone() };
         // There may be some, of any length.
         any.then_some(Self { want, frontier: None, next_bytes: Some(0) })
     }
@@ -223,6 +237,7 @@ impl Current {
         self.asked = at;
         Some(Want {
             closed: work.closed(&source.want.demand),
+            closed_kinds: work.closed_kinds(&source.want.demand),
             after: source.frontier,
             limit: self.left.1,
             bytes: self.budget.left(),
@@ -246,6 +261,10 @@ impl Current {
     }
 }
 
+fn earlier(a: Option<Wall>, b: Option<Wall>) -> Option<Wall> {
+    a.into_iter().chain(b).min()
+}
+
 /// Leases a job, if the rules allow it.
 fn lease(
     work: &mut Work,
@@ -259,6 +278,7 @@ fn lease(
     let step = transition(work.job_at(slot)?, Event::Claim(&claim), work.now);
     let Ok(Step::Moved(job)) = step else { return None };
     let job = work.put_at(slot, job).clone();
+    work.note_start(work.place_at(slot));
     let payload = work.payload_at(slot)?.clone();
     Some(Leased { taker: at, job, payload })
 }

@@ -5,11 +5,14 @@ use super::work::Work;
 use crate::store::{CopyRows, Doc, DocWrite, JobDetail};
 
 pub(super) fn import(work: &mut Work, rows: &CopyRows) {
-    let CopyRows { queues, figures, jobs, groups, attempts, keys, next_id } = rows;
+    let CopyRows { queues, tats, figures, jobs, groups, attempts, keys, next_id } = rows;
     for queue in queues {
         if work.ensure_queue(&queue.name).is_ok() {
             work.change_queue(&queue.name, |stored| stored.clone_from(queue));
         }
+    }
+    for (queue, tats) in tats {
+        work.put_tats(queue, tats);
     }
     for JobDetail { job, payload, result, progress, last_error } in jobs {
         let id = job.id;

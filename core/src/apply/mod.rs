@@ -213,6 +213,7 @@ impl<'b> Apply<'b> {
         // Before rows are answered: it says which groups their dead letters are in.
         groups.decide(work);
         out.now = work.now;
+        out.next_open = claims.next_open(work, batch);
         out.claims = claims.take();
         enqueue::echo(work, &batch.enqueues, &mut out.enqueues);
         figures.gather(&mut work.changes);

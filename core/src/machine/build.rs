@@ -67,6 +67,7 @@ impl Machine {
             self.add_bulk(&mut batch);
             self.add_sweeps(&mut batch, now.mono);
             self.demands.note_ready(may_bring_ready_jobs(&batch));
+            self.note_open_rates(now.mono);
             let free = self.worker.slots.saturating_sub(self.runs.busy());
             in_flight.claims = self.demands.claim(&mut batch, &self.worker.id, free, limit);
         }

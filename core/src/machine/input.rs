@@ -287,6 +287,8 @@ pub enum WakeReason {
     QueueSweep,
     /// The next step of a bulk action is due.
     Bulk,
+    /// A rate that kept claims from jobs has room again.
+    RateOpens,
     /// Figures of what this process did are to be written.
     Figures,
     /// The wall clock is due for a check for steps.
@@ -299,7 +301,7 @@ pub enum WakeReason {
 
 impl WakeReason {
     /// Every reason, in order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::JobDue,
         Self::LeaseExpiry,
         Self::Heartbeat,
@@ -312,6 +314,7 @@ impl WakeReason {
         Self::Purge,
         Self::QueueSweep,
         Self::Bulk,
+        Self::RateOpens,
         Self::Figures,
         Self::ClockCheck,
         Self::DrainDeadline,

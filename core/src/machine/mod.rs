@@ -274,10 +274,11 @@ impl Machine {
             | WakeReason::LeaseExpiry
             | WakeReason::Purge
             | WakeReason::QueueSweep
-            | WakeReason::Bulk => can_sweep,
+            | WakeReason::Bulk
+            | WakeReason::RateOpens => can_sweep,
             WakeReason::ChangeCheck => idle && self.store_health.is_ready() && self.wants_news(),
             WakeReason::ClockCheck => {
-                let stored = [WakeReason::JobDue, WakeReason::LeaseExpiry];
+                let stored = [WakeReason::JobDue, WakeReason::LeaseExpiry, WakeReason::RateOpens];
                 can_sweep && stored.iter().any(|reason| self.timers.get(*reason).is_some())
             }
             WakeReason::StoreRetry => idle && self.store_health.is_to_be_tried(),

@@ -103,6 +103,7 @@ impl Machine {
         self.plan_reap(now.mono, batch, out);
         self.plan_purge(now, out);
         self.plan_queue_sweep(now.mono, out);
+        self.plan_rates(now.mono, out);
     }
 
     /// When to take back leases next. They are looked at no sooner than after a pause where a pass
@@ -150,6 +151,23 @@ impl Machine {
         match next {
             Next::Known(_) => at,
             Next::Written(_) => at.into_iter().chain(known).min(),
+        }
+    }
+
+    /// Notes when a rate that kept a claim from jobs has room again. The clock of the store is only
+    /// known to a moment: a claim that comes a little early must not be repeated at once.
+    fn plan_rates(&mut self, now: Mono, out: &Outcomes) {
+        if let Some(at) = out.next_open.and_then(|at| self.clock.mono(at)) {
+            let soonest = now.plus(Millis::new(1));
+            self.timers.bring_forward(WakeReason::RateOpens, at.max(soonest));
+        }
+    }
+
+    /// Claims again for every demand if a rate may have room again.
+    pub(super) fn note_open_rates(&mut self, now: Mono) {
+        if self.timers.is_due(WakeReason::RateOpens, now) {
+            self.timers.set(WakeReason::RateOpens, None);
+            self.demands.note_ready_all();
         }
     }
 

@@ -11,7 +11,7 @@ use core::cmp::Reverse;
 
 use crate::limits::{SEARCH_DOCUMENTS, SEARCH_STEP_BYTES};
 use crate::store::{Cursor, Filter, JobDetail, Page, Reader, StoreError};
-use crate::{Job, JobId, QueueName, Wall};
+use crate::{Job, JobId, QueueName, State, View, Wall};
 
 pub use conditions::Conditions;
 pub use pointer::{BadPointer, Pointer};
@@ -61,9 +61,19 @@ impl Search {
             && self.conditions.include(job, self.instant(job))
     }
 
-    /// The instant by which the list is ordered; in a list ordered by id, when the job was created.
+    /// When a job entered its view; in a list ordered by id, when it was created.
     pub fn instant(&self, job: &Job) -> Wall {
-        if self.filter.is_timed() { job.index_key().at } else { job.created_at }
+        match job.state {
+            _ if !self.filter.is_timed() => job.created_at,
+            State::Queued { .. } => job.run_at,
+            _ => job.index_key().at,
+        }
+    }
+
+    /// Whether the list is ordered by that instant: ready jobs are by their rank, which counts more
+    /// than it where their queue has aging.
+    fn is_ordered(&self) -> bool {
+        self.filter.is_timed() && self.filter.view != Some(View::Queued)
     }
 
     /// A page of rows for a search that has come to `after`.
@@ -129,9 +139,9 @@ impl Search {
         Ok(Looked { rows: rows.len(), found, over })
     }
 
-    /// Where the list begins: behind the cursor, and before `to` if it is ordered by instants.
+    /// Where the list begins: behind the cursor, and before `to` if it is ordered by it.
     fn start(&self, after: Option<Cursor>) -> Option<Cursor> {
-        let to = self.conditions.to.filter(|_| self.filter.is_timed());
+        let to = self.conditions.to.filter(|_| self.is_ordered());
         match (after, to.map(|at| Cursor { at, id: JobId::FIRST })) {
             (Some(after), Some(to)) => Some(after.min(to)),
             (after, to) => after.or(to),
@@ -140,7 +150,7 @@ impl Search {
 
     /// The rows before the first behind which none can match, and whether there is one.
     fn within<'j>(&self, rows: &'j [Job]) -> (&'j [Job], bool) {
-        let from = self.conditions.from.filter(|_| self.filter.is_timed());
+        let from = self.conditions.from.filter(|_| self.is_ordered());
         let too_old = |job: &Job| from.is_some_and(|from| self.instant(job) < from);
         match rows.iter().position(too_old) {
             Some(end) => (&rows[..end], true),

@@ -1,7 +1,7 @@
 //! Places of a payload, and how much is read together.
 
 use super::*;
-use crate::Priority;
+use crate::{Aging, Flow, Kind, Millis, NewJob, Payload, Policy, Priority, QueueSettings, View};
 
 #[test]
 fn a_value_is_found_by_its_pointer_and_compared_as_it_is_written() {
@@ -66,4 +66,31 @@ fn no_conditions_leave_no_job_out() {
     assert!(Conditions::default().are_none());
     let least = Some(Priority::MIN.get());
     assert!(!Conditions { priority_min: least, ..Conditions::default() }.are_none());
+}
+
+#[test]
+fn a_queued_job_is_found_by_when_it_fell_due_whatever_its_rank_is() {
+    let aging = Aging::new(86_400_000).ok();
+    let settings = QueueSettings { flow: Flow { aging, ..Flow::NONE }, ..QueueSettings::default() };
+    let now = Wall::new(1_700_000_000_000);
+    for priority in [-10, 10] {
+        let mut new = NewJob::new(Kind::default(), Payload::null());
+        new.priority = Priority::new(priority).expect("it is in bounds");
+        let terms = new.terms(&settings, &Policy::default());
+        let mut job = new.admit(JobId::FIRST, terms, now).expect("it is due now");
+        job.rank = settings.rank(&job);
+        assert_ne!(job.index_key().at, now, "it is listed by its rank");
+        let view = Some(View::Queued);
+        let filter = Filter { view, ..Filter::default() };
+        let hour = Millis::hours(1);
+        let within = |from, to| {
+            let conditions = Conditions { from, to, ..Conditions::default() };
+            let search = Search { filter: filter.clone(), queues: Vec::new(), conditions };
+            let (rows, over) = search.within(core::slice::from_ref(&job));
+            assert!(rows.len() == 1 && !over && search.start(None).is_none(), "nothing is cut off");
+            search.includes(&job)
+        };
+        assert!(within(Some(now.minus(hour)), Some(now.plus(hour))));
+        assert!(!within(Some(now.plus(hour)), None) && !within(None, Some(now.minus(hour))));
+    }
 }

@@ -1,5 +1,6 @@
 //! What a store answers, and the check that it fits the questions.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,8 +9,8 @@ use thiserror::Error;
 
 use super::{BulkAsk, BulkRow, Cursor, DeadPage, FigurePage, FigureRow, Questions, Want};
 use crate::{
-    Counts, Excerpt, GroupId, GroupRow, IdempotencyKey, Job, JobId, KeyRecord, Payload, Queue,
-    QueueName, Rank, SettingValue, View, Wall,
+    Excerpt, GroupId, GroupRow, IdempotencyKey, Job, JobId, KeyRecord, Payload, Queue, QueueName,
+    Rank, SettingValue, Usage, View, Wall,
 };
 
 /// The answers to [`Questions`], field by field, from the state before the batch.
@@ -89,15 +90,14 @@ pub struct KeyFound {
     pub job: Option<Job>,
 }
 
-/// A queue. One with a [limit](Queue::is_limited) comes with what is counted of it, and is held:
-/// no other transaction changes these counts before this one ends.
+/// A queue. One with a [limit](Queue::is_limited) comes with what counts against it, and is held:
+/// no other transaction changes that before this one ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueFound {
     /// Its row, with its settings.
     pub queue: Queue,
-    /// Its jobs by view, all kinds together. `None` if it has no limit and was not asked to be
-    /// counted.
-    pub counts: Option<Counts>,
+    /// What counts against its limits. `None` if it has none and was not asked to be counted.
+    pub usage: Option<Box<Usage>>,
 }
 
 /// Whether a queue has jobs of a kind.
@@ -147,6 +147,8 @@ pub struct Candidates {
     /// The payload length of the next one, which was left out for want of room; zero if the store
     /// did not look whether there is one; `None` if there is none.
     pub next_bytes: Option<u32>,
+    /// The earliest instant at which to look again at those that were left out because of a rate.
+    pub opens: Option<Wall>,
 }
 
 /// A ready job with its payload.
@@ -225,8 +227,8 @@ impl Answers {
         for (page, found) in asked.old_figures.iter().zip(&self.old_figures) {
             check_figures(*page, found, self.now)?;
         }
-        for QueueFound { queue, counts } in &self.queues {
-            let counted = counts.is_some()
+        for QueueFound { queue, usage } in &self.queues {
+            let counted = usage.is_some()
                 || !queue.is_limited() && asked.counted.binary_search(&queue.name).is_err();
             ensure(counted, || format!("queue {} is limited, but not counted", queue.name))?;
         }
@@ -321,7 +323,8 @@ fn check_candidates(want: &Want, found: &Candidates) -> Result<(), BadAnswer> {
         let same = |last: &Job| last.queue.same(&job.queue) && last.kind.same(&job.kind);
         let wanted = latest.is_some_and(same)
             || want.demand.wants(&job.queue, &job.kind)
-                && want.closed.binary_search(&job.queue).is_err();
+                && want.closed.binary_search(&job.queue).is_err()
+                && !want.closes(&job.queue, &job.kind);
         ensure(ready && ranked && wanted, || format!("job {} is no candidate here", job.id))?;
         (after, latest) = (Some(job.rank), Some(job));
     }

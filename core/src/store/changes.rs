@@ -1,5 +1,6 @@
 //! What [`Apply`](crate::Apply) has decided: everything a store is to write for a batch.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{BulkRow, FigureKey, FigureRow, Worker};
@@ -38,8 +39,11 @@ pub struct Changes {
     pub counts: Vec<CountDelta>,
     /// Queues to put in place.
     pub queues: Vec<Queue>,
-    /// Queues to remove, by name, after everything above is written. They have no jobs left, and
-    /// none of them is in `queues`.
+    /// The states of the rates of these queues, as [text](crate::Tats::to_text), to put in place;
+    /// `None` removes them.
+    pub tats: Vec<(QueueName, Option<String>)>,
+    /// Queues to remove, by name, after everything above is written, with the states of their
+    /// rates. They have no jobs left, and none of them is in `queues`.
     pub dropped_queues: Vec<QueueName>,
     /// Settings to put in place, or to remove.
     pub settings: Vec<(SettingKey, Option<SettingValue>)>,

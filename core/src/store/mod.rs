@@ -47,7 +47,7 @@ pub use outcome::{
     Promoted, Purged, QueuesSwept, Reaped, TooManyQueues,
 };
 pub(crate) use questions::sorted;
-pub use questions::{DeadPage, ExpiredPage, FinishedPage, IdleGroups, Questions, Want};
+pub use questions::{Admits, DeadPage, ExpiredPage, FinishedPage, IdleGroups, Questions, Want};
 pub use read::{Cursor, Filter, JobDetail, Listing, Page, Reader, WorkerRow};
 pub use repair::{lost_error, repaired_key, restored_key};
 pub use seal::{CopyId, SEAL, Seal, is_seal};

@@ -9,7 +9,7 @@ use super::Cursor;
 use crate::bulk::{Bulk, BulkRefused};
 use crate::{
     EnqueueRefused, Figures, Job, JobId, Kind, Payload, Queue, QueueName, QueueSettings, Receipt,
-    Rejected, SettingKey, SettingValue, StateName, Wall, WorkerId,
+    Rejected, SettingKey, SettingValue, StateName, TooManyKindLimits, Wall, WorkerId,
 };
 
 /// The outcomes of a batch.
@@ -44,6 +44,9 @@ pub struct Outcomes {
     pub next_due: Next,
     /// When the next lease runs out.
     pub next_expiry: Next,
+    /// When to claim again, because a rate has room by then that kept a claim of this batch from
+    /// jobs; `None` if no rate did.
+    pub next_open: Option<Wall>,
     /// When the next step of a bulk action is due.
     pub next_bulk: Next,
     /// Whether a step came too late: its bulk action had changed since it was planned.
@@ -154,6 +157,9 @@ pub enum AdminRefused {
     /// There are as many queues as there may be.
     #[error(transparent)]
     TooManyQueues(#[from] TooManyQueues),
+    /// Too many kinds of the queue have limits.
+    #[error(transparent)]
+    TooManyKindLimits(#[from] TooManyKindLimits),
     /// The bulk action cannot be started, continued or stopped.
     #[error(transparent)]
     Bulk(#[from] BulkRefused),
@@ -168,7 +174,7 @@ pub enum AdminRefused {
     },
     /// The settings of the queue are not those that were expected.
     #[error("the settings of the queue were changed since they were read; read them again")]
-    SettingsChanged(QueueSettings),
+    SettingsChanged(Box<QueueSettings>),
     /// The value of the setting is not the one that was expected.
     #[error("the setting {key} was changed since it was read; read it again")]
     SettingChanged {

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::limits::{CLAIM_BYTES, FIGURE_PAGE, GROUP_KEPT, PAGE_ROWS, SILENT_KEPT};
 use crate::{
-    Demand, Gate, GroupId, IdempotencyKey, Job, JobId, Kind, Millis, Queue, QueueName, Rank,
-    SettingKey, Span, View, WorkerId,
+    Demand, Gate, GroupId, IdempotencyKey, InUse, Job, JobId, Kind, Millis, Queue, QueueName, Rank,
+    SettingKey, Span, View, Wall, WorkerId,
 };
 
 /// Everything a batch needs to know of the store. [`Answers`](super::Answers) has a field for
@@ -130,9 +130,11 @@ pub struct IdleGroups {
 pub struct Want {
     /// Queues and kinds to claim from.
     pub demand: Demand,
-    /// None of these queues; sorted. A store may leave out others whose
-    /// [gate](crate::Queue::gate) was not open before the batch.
+    /// None of these queues; sorted. A store leaves out others whose
+    /// [gate](crate::Queue::gate_of) was not open before the batch.
     pub closed: Vec<QueueName>,
+    /// None of these kinds in these queues; sorted.
+    pub closed_kinds: Vec<(QueueName, Kind)>,
     /// These queues whatever their gate was before the batch, which has opened it; sorted.
     pub opened: Vec<QueueName>,
     /// Only those behind this rank.
@@ -144,24 +146,49 @@ pub struct Want {
 }
 
 impl Want {
-    /// Whether the ready jobs of this queue and kind are candidates. `running` gives the number of
-    /// jobs of the queue that run; it is called only if the answer depends on it.
+    /// Whether the ready jobs of this queue and kind are candidates at `now`. `in_use` tells what
+    /// counts against their limits; it is called only if the answer depends on it.
     pub fn admits<E>(
         &self,
         queue: &Queue,
         kind: &Kind,
-        running: impl FnOnce() -> Result<u64, E>,
-    ) -> Result<bool, E> {
+        now: Wall,
+        in_use: impl FnOnce() -> Result<InUse, E>,
+    ) -> Result<Admits, E> {
         let among = |names: &[QueueName]| names.binary_search(&queue.name).is_ok();
-        if !self.demand.wants(&queue.name, kind) || among(&self.closed) {
-            return Ok(false);
+        if !self.demand.wants(&queue.name, kind)
+            || among(&self.closed)
+            || self.closes(&queue.name, kind)
+        {
+            return Ok(Admits::No);
         }
         if among(&self.opened) {
-            return Ok(true);
+            return Ok(Admits::Yes);
         }
-        let running = if queue.settings.concurrency.is_some() { running()? } else { 0 };
-        Ok(queue.gate(running) == Gate::Open)
+        let in_use = if queue.settings.limits_starts() { in_use()? } else { InUse::default() };
+        Ok(match queue.gate_of(kind, &in_use, now) {
+            Gate::Open => Admits::Yes,
+            Gate::RateLimited { .. } => Admits::Later(queue.look_again_at(kind, &in_use, now)),
+            Gate::Paused | Gate::Full | Gate::KindFull => Admits::No,
+        })
     }
+
+    /// Whether this kind of this queue is among the closed kinds.
+    pub(crate) fn closes(&self, queue: &QueueName, kind: &Kind) -> bool {
+        let place = |(of, closed): &(QueueName, Kind)| of.cmp(queue).then_with(|| closed.cmp(kind));
+        self.closed_kinds.binary_search_by(place).is_ok()
+    }
+}
+
+/// Whether the ready jobs of a queue and kind are candidates for a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admits {
+    /// Nothing keeps them from starting.
+    Yes,
+    /// They are not wanted, or a pause or a limit keeps them waiting.
+    No,
+    /// A rate keeps them waiting, which is to be looked at again at this instant.
+    Later(Wall),
 }
 
 impl Questions {
@@ -238,15 +265,23 @@ impl Want {
     fn assert_valid(&self) {
         assert!(self.limit > 0, "a claim asks for at least one job");
         assert!(self.closed.is_sorted_by(|a, b| a < b), "closed queues are in order, each once");
+        let kinds = &self.closed_kinds;
+        assert!(kinds.is_sorted_by(|a, b| a < b), "closed kinds are in order, each once");
         assert!(self.opened.is_sorted_by(|a, b| a < b), "opened queues are in order, each once");
     }
 
     /// The candidates for a claim; `None` if it takes none.
     pub(crate) fn of(claim: &ClaimFor) -> Option<Self> {
         let limit = claim.takers.iter().map(|taker| taker.max).sum();
-        let (closed, opened) = (Vec::new(), Vec::new());
-        let demand = claim.demand.clone();
-        let want = Self { demand, closed, opened, after: None, limit, bytes: CLAIM_BYTES };
+        let want = Self {
+            demand: claim.demand.clone(),
+            closed: Vec::new(),
+            closed_kinds: Vec::new(),
+            opened: Vec::new(),
+            after: None,
+            limit,
+            bytes: CLAIM_BYTES,
+        };
         (limit > 0).then_some(want)
     }
 }

@@ -40,7 +40,8 @@ pub trait Reader {
     /// One queue with its counters.
     fn queue(&mut self, name: &QueueName) -> Result<Option<QueueRow>, StoreError>;
 
-    /// Since when the longest-waiting ready job of this queue has been due.
+    /// Since when the ready job of this queue has been due that is first by the instant of its
+    /// view: without [aging](crate::Flow::aging) the one that has waited longest.
     fn oldest_ready(&mut self, queue: &QueueName) -> Result<Option<Wall>, StoreError>;
 
     /// When the next scheduled job falls due.

@@ -115,7 +115,7 @@ mod tests {
         let mut counts = [0; View::ALL.len()];
         counts[View::Failed.index()] = failed;
         let kinds = vec![(Kind::default(), Counts::new(counts))];
-        QueueRow { queue: Queue::new(QueueName::default()), kinds }
+        QueueRow { kinds, ..QueueRow::empty(Queue::new(QueueName::default())) }
     }
 
     fn dead(now: u64, ever: u64) -> DeadLetters {

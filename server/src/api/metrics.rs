@@ -381,7 +381,8 @@ mod tests {
     fn row(n: usize) -> (QueueRow, Option<Wall>) {
         let queue = Queue::new(QueueName::new(&format!("q{n}")).unwrap());
         let counts = Counts::new([1, 0, 0, 0, 0, 0]);
-        (QueueRow { queue, kinds: vec![(Kind::default(), counts)] }, Some(Wall::new(1_000)))
+        let kinds = vec![(Kind::default(), counts)];
+        (QueueRow { kinds, ..QueueRow::empty(queue) }, Some(Wall::new(1_000)))
     }
 
     #[test]

@@ -75,7 +75,8 @@ mod tests {
 
     fn row(n: usize, queued: u64) -> QueueRow {
         let queue = windlass_core::Queue::new(QueueName::new(&format!("q{n:03}")).unwrap());
-        QueueRow { queue, kinds: vec![(Kind::default(), Counts::new([queued, 0, 0, 0, 0, 0]))] }
+        let kinds = vec![(Kind::default(), Counts::new([queued, 0, 0, 0, 0, 0]))];
+        QueueRow { kinds, ..QueueRow::empty(queue) }
     }
 
     #[test]

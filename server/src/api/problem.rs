@@ -394,7 +394,7 @@ impl From<AdminRefused> for Problem {
     fn from(refused: AdminRefused) -> Self {
         let kind = match &refused {
             AdminRefused::Job(refused) => return (*refused).into(),
-            AdminRefused::TooManyQueues(_) => LIMIT_REACHED,
+            AdminRefused::TooManyQueues(_) | AdminRefused::TooManyKindLimits(_) => LIMIT_REACHED,
             AdminRefused::Bulk(refused) => match refused {
                 BulkRefused::NotFound(_) => NOT_FOUND,
                 BulkRefused::TooMany => LIMIT_REACHED,
@@ -409,7 +409,7 @@ impl From<AdminRefused> for Problem {
         };
         let mut problem = Self::new(kind, refused.to_string());
         if let AdminRefused::SettingsChanged(settings) = refused {
-            problem.0.settings = Some(settings);
+            problem.0.settings = Some(*settings);
         }
         problem
     }

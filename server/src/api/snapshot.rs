@@ -410,7 +410,7 @@ mod tests {
         let mut queue = windlass_core::Queue::new(QueueName::default());
         queue.paused = paused.then(Pause::default);
         let counts = Counts::new([queued, 0, 0, 0, 0, 0]);
-        QueueRow { queue, kinds: vec![(Kind::new("email").unwrap(), counts)] }
+        QueueRow { kinds: vec![(Kind::new("email").unwrap(), counts)], ..QueueRow::empty(queue) }
     }
 
     #[test]

@@ -23,6 +23,24 @@ fn queues_are_paused_resumed_and_set() {
 }
 
 #[test]
+fn rates_limits_of_kinds_and_aging_are_set_shown_and_taken_back() {
+    let output = in_every_mode(two_queues, |world| {
+        world.tell(&["queue", "set", "mail", "rate=100/1m", "rate.burst=7", "aging=5m"]);
+        world.tell(&["queue", "set", "mail", "kind.a.b.concurrency=0", "kind.email.rate=5/1s"]);
+        world.tell(&["queue", "set", "mail", "kind.email.rate.burst=2", "concurrency=3"]);
+        world.tell(&["queue", "set", "mail", "rate=200/1m", "kind.none.rate.burst=default"]);
+        world.tell(&["queue", "set", "mail", "rate=often"]);
+        world.tell(&["queue", "set", "mail", "rate=0/1s"]);
+        world.tell(&["queue", "set", "mail", "kind.email.speed=1"]);
+        world.tell(&["queue", "set", "mail", "kind.a/b.concurrency=1"]);
+        world.tell(&["queue", "set", "mail", "rate.burst=7", "rate=default"]);
+        world.tell(&["queue", "set", "mail", "kind.a.b.concurrency=default", "aging=default"]);
+        world.tell(&["queue", "set", "mail", "kind.email.rate=default", "--json"]);
+    });
+    insta::assert_snapshot!(output);
+}
+
+#[test]
 fn a_near_miss_is_named_and_a_wrong_setting_refused() {
     let output = in_every_mode(two_queues, |world| {
         assert_eq!(world.tell(&["queue", "pause", "mial"]).code, 3);

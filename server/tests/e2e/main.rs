@@ -16,6 +16,7 @@ mod metrics;
 mod routes;
 mod search;
 mod secure;
+mod starts;
 mod systemd;
 mod verdicts;
 mod workers;

@@ -13,6 +13,8 @@ const OLDER: &str = "BEGIN; SET LOCAL deadlock_timeout = '60s'; SET search_path 
     AND objid::bigint >> 28 = 2 LIMIT 1)); \
     ALTER TABLE counts DROP COLUMN retrying; \
     ALTER TABLE queues DROP COLUMN paused_at, DROP COLUMN paused_by; \
+    ALTER TABLE workers DROP COLUMN version, DROP COLUMN server; \
+    ALTER TABLE queues DROP COLUMN flow; DROP TABLE rates; \
     UPDATE meta SET value = 4 WHERE key = 'schema'; \
     UPDATE meta SET value = value + 1 WHERE key = 'names'; COMMIT";
 

@@ -21,7 +21,11 @@ pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
         }
         worst.retain(|queue, _| !ledger.queue_was_overtaken(commit, queue));
         for (queue, worst) in worst {
-            let kinds = |kind: &Kind| claim.demand.kinds.includes(kind);
+            // A kind with limits of its own may have been closed when the claim looked.
+            let limited = |kind: &Kind| {
+                ledger.queue(queue).is_some_and(|row| row.settings.flow.kind(kind).is_some())
+            };
+            let kinds = |kind: &Kind| claim.demand.kinds.includes(kind) && !limited(kind);
             let mut left = ledger.ready(queue, kinds).take_while(|rank| *rank < worst);
             let seen = |rank: &Rank| {
                 !ledger.was_overtaken(commit, rank.id) && !commit.skipped.contains(&rank.id)

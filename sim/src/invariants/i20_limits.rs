@@ -1,16 +1,20 @@
-//! I20: nothing is claimed from a queue that is paused or above its concurrency limit, and nothing
-//! is enqueued above its length limit, over all processes.
+//! I20: nothing is claimed from a queue that is paused or above its concurrency limit or that of a
+//! kind, and nothing is enqueued above its length limit, over all processes.
 
 use windlass_core::{Epoch, JobId, QueueRow, StateName, View};
 
 use super::Seen;
-use crate::ledger::{Commit, JobEvent, Ledger, Life};
+use crate::ledger::{Commit, JobEvent, Ledger, Life, Story};
 
 /// Compares the counters of each queue with its limits, after a commit.
 pub(super) fn check(ledger: &Ledger, seen: &Seen<'_>) -> Option<String> {
     let Seen::Noted(commit) = seen else { return None };
     let mut queues = commit.queues.iter();
-    queues.find_map(|row| claimed(commit, row).or_else(|| enqueued(ledger, commit, row)))
+    queues.find_map(|row| {
+        claimed(commit, row)
+            .or_else(|| of_kinds(commit, row))
+            .or_else(|| enqueued(ledger, commit, row))
+    })
 }
 
 /// Counts the events of a commit in one queue.
@@ -35,6 +39,23 @@ fn claimed(commit: &Commit<'_>, row: &QueueRow) -> Option<String> {
     let most = u64::from(limit?.get());
     (claims > 0 && running > most)
         .then(|| format!("{running} jobs of queue {name} run, not {most}"))
+}
+
+fn of_kinds(commit: &Commit<'_>, row: &QueueRow) -> Option<String> {
+    row.queue.settings.flow.kinds.iter().find_map(|(kind, limits)| {
+        let most = u64::from(limits.concurrency?.get());
+        let counted = row.kinds.iter().find(|(counted, _)| counted == kind);
+        let running = counted.map_or(0, |(_, counts)| counts.get(View::Processing));
+        let of_kind = |story: &&Story| {
+            let job = story.row().or(story.before.as_ref());
+            job.is_some_and(|job| job.queue == row.queue.name && job.kind == *kind)
+        };
+        let mut events = commit.stories.iter().filter(of_kind).flat_map(|story| &story.events);
+        let claimed = events.any(|event| matches!(event, JobEvent::Claimed { .. }));
+        let name = &row.queue.name;
+        (claimed && running > most)
+            .then(|| format!("{running} jobs of kind {kind} in queue {name} run, not {most}"))
+    })
 }
 
 fn enqueued(ledger: &Ledger, commit: &Commit<'_>, row: &QueueRow) -> Option<String> {
@@ -64,7 +85,9 @@ fn enqueued(ledger: &Ledger, commit: &Commit<'_>, row: &QueueRow) -> Option<Stri
 
 #[cfg(test)]
 mod tests {
-    use windlass_core::{Epoch, MaxQueued, MaxRunning, Pause, StateName};
+    use windlass_core::{
+        Epoch, KindConcurrency, KindLimits, MaxQueued, MaxRunning, Pause, StateName,
+    };
 
     use super::super::testing::{Scene, detail, leased, worker};
     use crate::ledger::JobEvent;
@@ -83,6 +106,13 @@ mod tests {
         scene.queues[0].queue.settings.concurrency = MaxRunning::new(2).ok();
         assert!(scene.noted_breaks_not("I20", story.clone()));
         scene.queues[0].queue.paused = Some(Pause::default());
+        assert!(scene.noted_breaks("I20", story.clone()));
+        scene.queues[0].queue.paused = None;
+        let limits = |most| KindLimits { concurrency: KindConcurrency::new(most).ok(), rate: None };
+        let kind = scene.queues[0].kinds[0].0.clone();
+        scene.queues[0].queue.settings.flow.kinds = vec![(kind.clone(), limits(2))];
+        assert!(scene.noted_breaks_not("I20", story.clone()));
+        scene.queues[0].queue.settings.flow.kinds = vec![(kind, limits(1))];
         assert!(scene.noted_breaks("I20", story));
     }
 

@@ -25,6 +25,7 @@ mod i19_store_clock;
 mod i20_limits;
 mod i21_lost_leases;
 mod i22_bulk;
+mod i23_rates;
 #[cfg(test)]
 mod testing;
 
@@ -236,6 +237,7 @@ table! {
     i20_limits, "I20 limits", "nothing starts above a limit or in a paused queue";
     i21_lost_leases, "I21 lost leases", "a handler learns within two checks that its lease is lost";
     i22_bulk, "I22 bulk", "bulk actions count what they released, each job that a step took";
+    i23_rates, "I23 rates", "every start is charged to its rates, which keep within their bursts";
 }
 
 /// Returns the first violation of an observation.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::store::{Admin, AdminDone, Batch, JobDetail, Outcomes};
 use windlass_core::{
     Counts, Epoch, Gate, IdempotencyKey, Job, JobId, Kind, LeaseToken, Millis, Payload, ProcessId,
-    Queue, QueueName, QueueRow, Rank, State, View, Wall, WorkerId,
+    Queue, QueueName, QueueRow, Rank, State, Tats, Usage, Wall, WorkerId,
 };
 
 pub use story::{JobEvent, Story, VerdictKind, derive};
@@ -139,6 +139,8 @@ pub struct Ledger {
     leased: BTreeSet<(Wall, JobId)>,
     counts: BTreeMap<(QueueName, Kind), Counts>,
     queues: BTreeMap<QueueName, Queue>,
+    /// The states of their rates.
+    tats: BTreeMap<QueueName, Tats>,
     /// The number of the commit that last changed a queue.
     queues_moved: BTreeMap<QueueName, u64>,
     holders: BTreeMap<WorkerId, BTreeSet<LeaseToken>>,
@@ -241,6 +243,11 @@ impl Ledger {
         self.queues.get(name)
     }
 
+    /// The states of the rates of a queue.
+    pub fn tats(&self, queue: &QueueName) -> Tats {
+        self.tats.get(queue).cloned().unwrap_or_default()
+    }
+
     /// In the order of their names.
     pub fn queues(&self) -> impl Iterator<Item = &Queue> {
         self.queues.values()
@@ -257,20 +264,22 @@ impl Ledger {
         ranks.into_iter()
     }
 
-    /// Whether some ready job of an open queue is wanted.
-    pub fn has_claimable(&self, wanted: impl Fn(&QueueName, &Kind) -> bool) -> bool {
+    /// Whether some ready job of an open queue and kind is wanted, by the clock of the store.
+    pub fn has_claimable(&self, now: Wall, wanted: impl Fn(&QueueName, &Kind) -> bool) -> bool {
         self.ready.iter().any(|((name, kind), ranks)| {
-            let open = self.queues.get(name).is_none_or(|queue| {
-                let running = self.running(name);
-                queue.gate(running) == Gate::Open
-            });
-            !ranks.is_empty() && open && wanted(name, kind)
+            let open = || {
+                self.queues.get(name).is_none_or(|queue| {
+                    let in_use = self.usage(name).of(kind);
+                    queue.gate_of(kind, &in_use, now) == Gate::Open
+                })
+            };
+            !ranks.is_empty() && wanted(name, kind) && open()
         })
     }
 
-    fn running(&self, queue: &QueueName) -> u64 {
+    fn usage(&self, queue: &QueueName) -> Usage {
         let of_queue = self.counts.iter().filter(|((name, _), _)| name == queue);
-        of_queue.map(|(_, counts)| counts.get(View::Processing)).sum()
+        Usage::new(of_queue.map(|((_, kind), counts)| (kind, counts)), self.tats(queue))
     }
 
     /// Adds a commit that took place.
@@ -282,6 +291,7 @@ impl Ledger {
             self.queues_moved.insert(name, commit.number);
         }
         for row in &commit.queues {
+            self.tats.insert(row.queue.name.clone(), row.tats.clone());
             let before = self.queues.insert(row.queue.name.clone(), row.queue.clone());
             if before.as_ref() != Some(&row.queue) {
                 self.queues_moved.insert(row.queue.name.clone(), commit.number);

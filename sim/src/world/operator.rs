@@ -4,12 +4,12 @@ use windlass_core::bulk::{Action, Canary, Pace, Target, Terms};
 use windlass_core::machine::{Input, Request};
 use windlass_core::store::{Admin, DeadFilter, Filter, Retention};
 use windlass_core::{
-    BulkId, JobsPerSecond, MaxQueued, MaxRunning, Millis, Payload, QueueSettings, SettingKey, View,
-    Wall,
+    Aging, BulkId, Flow, JobsPerSecond, KindConcurrency, KindLimits, MaxQueued, MaxRunning, Millis,
+    Payload, QueueSettings, Rate, SettingKey, View, Wall,
 };
 
 use super::World;
-use super::behaviour::queue;
+use super::behaviour::{kind as kind_name, queue};
 use super::event::{Event, Sender};
 use crate::faults::Fault;
 
@@ -55,7 +55,9 @@ impl World {
             return Some(Admin::Resume(name));
         }
         if self.strikes(Fault::Limits, 100) {
+            let flow = if self.work.chance(500) { self.draw_flow() } else { Flow::NONE };
             let settings = QueueSettings {
+                flow,
                 max_queued: MaxQueued::new(self.work.range(1, 20)).ok(),
                 concurrency: MaxRunning::new(u32::try_from(self.work.range(1, 4)).unwrap_or(1))
                     .ok(),
@@ -75,6 +77,30 @@ impl World {
             return Some(Admin::set_setting(key, None));
         }
         None
+    }
+
+    /// Draws rates, limits of kinds and aging. All of them let jobs start sooner or later.
+    fn draw_flow(&mut self) -> Flow {
+        let number = |n: u64| u32::try_from(n).unwrap_or(1);
+        let rate = |world: &mut Self| {
+            let (limit, burst) = (world.work.range(4, 10), world.work.range(1, 3));
+            Rate::new(number(limit), 200, Some(number(burst))).ok()
+        };
+        let aging = Aging::new(self.work.range(1, 2_000)).ok();
+        let aging = aging.filter(|_| self.work.chance(300));
+        let of_queue = rate(self).filter(|_| self.work.chance(500));
+        let mut kinds = Vec::new();
+        for kind in 0..self.options.kinds {
+            let concurrency = KindConcurrency::new(number(self.work.range(1, 3))).ok();
+            let concurrency = concurrency.filter(|_| self.work.chance(500));
+            let rate = rate(self).filter(|_| self.work.chance(300));
+            let limits = KindLimits { concurrency, rate };
+            if !limits.is_empty() && self.work.chance(400) {
+                kinds.push((kind_name(kind), limits));
+            }
+        }
+        kinds.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Flow { aging, rate: of_queue, kinds }
     }
 
     /// Draws the start, continuation or stop of a bulk action.

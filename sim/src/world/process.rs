@@ -337,6 +337,7 @@ impl World {
     fn check_quiet(&mut self, at: usize) {
         let now = self.now;
         let slow = self.has_slow_transaction();
+        let wall = Wall::new(self.wall.read(now));
         let unclaimed_limit_ms =
             3 * self.options.change_check_ms + 6 * self.options.commit_ms + 3_000;
         let Some(up) = self.processes[at].up.as_mut() else { return };
@@ -352,7 +353,7 @@ impl World {
         let has_claimable_job = running
             && up.suspended_until <= now
             && up.machine.running() < up.machine.slots()
-            && self.ledger.has_claimable(|queue, kind| demand.wants(queue, kind));
+            && self.ledger.has_claimable(wall, |queue, kind| demand.wants(queue, kind));
         // Nor can one whose store fails: it claims nothing until the store has answered.
         let since =
             if has_claimable_job && good { *up.claimable_since.get_or_insert(now) } else { now };

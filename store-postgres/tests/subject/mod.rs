@@ -54,7 +54,7 @@ pub(crate) fn schema_number(server: &PostgresServer, schema: &str) -> usize {
 }
 
 /// What takes back each migration, as far as the next one to run needs it.
-const UNDO: [&str; 7] = [
+const UNDO: [&str; 8] = [
     "",
     "DROP TABLE error_groups; ALTER TABLE done DROP COLUMN error_group",
     "DROP TABLE bulk",
@@ -65,6 +65,7 @@ const UNDO: [&str; 7] = [
     // It only sets what autovacuum goes by.
     "",
     "ALTER TABLE workers DROP COLUMN version, DROP COLUMN server",
+    "ALTER TABLE queues DROP COLUMN flow; DROP TABLE rates",
 ];
 
 /// Takes a store of the newest schema back to an older one.

@@ -133,7 +133,7 @@ fn a_file_of_an_older_schema_is_migrated_once() {
         check(&dump(&store));
         assert_eq!(store.verify(), Ok(Vec::new()));
         drop(store);
-        assert_eq!(version(&path), 11);
+        assert_eq!(version(&path), 12);
         check(&dump(&SqliteStore::open(&path).expect("it opens again")));
     }
 }

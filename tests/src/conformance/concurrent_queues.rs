@@ -9,10 +9,11 @@ use windlass_core::store::{
     StoreError,
 };
 use windlass_core::{
-    EnqueueRefused, JobId, LeaseToken, Millis, NewJob, QueueSettings, RetryPolicy, StateName,
+    EnqueueRefused, Flow, JobId, LeaseToken, Millis, NewJob, QueueSettings, RetryPolicy, StateName,
     Strategy, View,
 };
 
+use super::flow::{limited, rate, running_of_kind};
 use super::{ids, stale};
 use crate::concurrent::{
     Act, ConcurrentSubject, Order, commit_all, commit_both, in_both_orders, race,
@@ -32,7 +33,7 @@ fn enqueue(count: usize) -> impl Fn(&mut Batch) {
 }
 
 fn set(settings: QueueSettings) -> impl Fn(&mut Batch) {
-    move |batch| batch.admin.push(Admin::set_queue(queue(QUEUE), settings))
+    move |batch| batch.admin.push(Admin::set_queue(queue(QUEUE), settings.clone()))
 }
 
 fn pause(batch: &mut Batch) {
@@ -188,6 +189,7 @@ pub fn of_two_changes_of_the_same_settings_one_is_refused<S: ConcurrentSubject>(
         let (name, expected) = (queue(QUEUE), Some(Box::new(at_most_running(9))));
         move |batch: &mut Batch| {
             let (name, expected) = (name.clone(), expected.clone());
+            let settings = settings.clone();
             batch.admin.push(Admin::SetQueue { name, settings, expected });
         }
     };
@@ -195,16 +197,16 @@ pub fn of_two_changes_of_the_same_settings_one_is_refused<S: ConcurrentSubject>(
     in_both_orders(|order| {
         let mut world = World::<S>::new();
         world.commit(set(at_most_running(9)));
-        let (a, b) = commit_both(&mut world, order, replace(one), replace(two));
+        let (a, b) = commit_both(&mut world, order, replace(one.clone()), replace(two.clone()));
         let (kept, won, lost) = match order {
-            Order::FirstLeads => (one, a, b),
-            Order::SecondLeads => (two, b, a),
+            Order::FirstLeads => (one.clone(), a, b),
+            Order::SecondLeads => (two.clone(), b, a),
         };
         assert!(won.admin[0].is_ok(), "{:?}", won.admin);
-        assert_eq!(lost.admin[0], Err(AdminRefused::SettingsChanged(kept)));
+        assert_eq!(lost.admin[0], Err(AdminRefused::SettingsChanged(Box::new(kept.clone()))));
         let rows = world.dump().queues;
         let stored = rows.iter().find(|row| row.queue.name == queue(QUEUE));
-        assert_eq!(stored.map(|row| row.queue.settings), Some(kept));
+        assert_eq!(stored.map(|row| row.queue.settings.clone()), Some(kept));
     });
 }
 
@@ -213,7 +215,7 @@ pub fn a_pause_and_new_settings_are_both_kept<S: ConcurrentSubject>() {
         let mut world = World::<S>::new();
         world.commit(enqueue(1));
         let settings = at_most_running(7);
-        commit_both(&mut world, order, pause, set(settings));
+        commit_both(&mut world, order, pause, set(settings.clone()));
         assert_both_kept(&mut world, settings);
     });
 }
@@ -222,7 +224,7 @@ pub fn a_pause_and_settings_that_make_the_same_queue_are_both_kept<S: Concurrent
     in_both_orders(|order| {
         let mut world = World::<S>::new();
         let settings = at_most_queued(7);
-        commit_both(&mut world, order, pause, set(settings));
+        commit_both(&mut world, order, pause, set(settings.clone()));
         assert_both_kept(&mut world, settings);
     });
 }
@@ -400,4 +402,45 @@ pub fn a_new_job_through_one_handle_is_news_to_the_other<S: ConcurrentSubject>()
     other.commit(world.now(), &batch).expect("a healthy store commits");
     assert_eq!(other.news(&[]), Ok(News::default()), "one's own commit is no news");
     assert_eq!(world.store().news(&[]).map(|news| news.wrote), Ok(true));
+}
+
+pub fn a_concurrency_limit_of_a_kind_holds_over_all_handles<S: ConcurrentSubject>() {
+    let mut world = World::<S>::new();
+    let of = |name: &str| NewJob { kind: kind(name), ..work_in(QUEUE) };
+    let flow = Flow { kinds: vec![running_of_kind("slow", 3)], ..Flow::NONE };
+    world.commit(set(limited(flow)));
+    world.commit(|batch| {
+        batch.enqueues.extend(std::iter::repeat_n(of("slow"), 10));
+        batch.enqueues.extend(std::iter::repeat_n(of("quick"), 2));
+    });
+    let batches = for_each_handle(&mut world, claim(3));
+    let outcomes = commit_all(&mut world, batches);
+    assert_eq!(tokens(&outcomes).len(), 5, "three slow ones and both quick ones");
+    assert_eq!(count(&mut world, &[View::Processing]), 5);
+}
+
+pub fn a_rate_holds_over_all_handles<S: ConcurrentSubject>() {
+    let mut world = World::<S>::new();
+    let flow = Flow { rate: Some(rate(4, Millis::minutes(1), Some(5))), ..Flow::NONE };
+    world.commit(set(limited(flow)));
+    world.commit(enqueue(20));
+    let batches = for_each_handle(&mut world, claim(2));
+    let outcomes = commit_all(&mut world, batches);
+    assert_eq!(tokens(&outcomes).len(), 5, "the burst, and no more");
+    world.advance(Millis::minutes(1));
+    let batches = for_each_handle(&mut world, claim(2));
+    let outcomes = commit_all(&mut world, batches);
+    assert_eq!(tokens(&outcomes).len(), 4, "what a minute earns, and no more");
+}
+
+pub fn a_rate_that_is_being_set_holds_for_later_claims<S: ConcurrentSubject>() {
+    in_both_orders(|order| {
+        let mut world = World::<S>::new();
+        world.commit(enqueue(3));
+        let flow = Flow { rate: Some(rate(1, Millis::minutes(1), None)), ..Flow::NONE };
+        let (a, b) = commit_both(&mut world, order, set(limited(flow)), claim(3));
+        assert!(a.admin[0].is_ok());
+        let expected = if order == Order::FirstLeads { 1 } else { 3 };
+        assert_eq!(b.claims[0].jobs.len(), expected);
+    });
 }

@@ -74,6 +74,24 @@ macro_rules! conformance_of_jobs {
         );
         $crate::conformance_family!(
             $subject,
+            flow,
+            [
+                no_more_jobs_of_a_kind_run_than_its_limit_and_others_go_on,
+                a_kind_with_the_limit_zero_is_paused_alone,
+                a_job_that_ends_lets_the_next_of_its_kind_start_in_the_same_batch,
+                a_limit_that_is_raised_in_a_batch_lets_its_claims_through,
+                no_more_jobs_start_than_the_burst_and_then_as_the_rate_allows,
+                a_claim_that_a_rate_keeps_from_jobs_says_when_to_look_again,
+                a_retry_counts_against_the_rate_and_a_release_gives_nothing_back,
+                the_rate_of_a_kind_leaves_other_kinds_alone,
+                the_state_of_a_rate_survives_a_reopen_and_goes_with_its_rate,
+                a_job_that_has_waited_long_enough_goes_before_one_of_a_higher_priority,
+                aging_holds_for_jobs_that_become_ready_after_it_was_set,
+                limits_of_kinds_are_kept_in_order_and_too_many_are_refused,
+            ]
+        );
+        $crate::conformance_family!(
+            $subject,
             claim,
             [
                 only_the_kinds_asked_for_are_claimed,

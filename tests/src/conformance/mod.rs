@@ -22,6 +22,7 @@ pub mod delete_purge;
 pub mod enqueue;
 pub mod error_groups;
 pub mod figures;
+pub mod flow;
 pub mod heartbeat;
 pub mod idempotency;
 pub mod marker;

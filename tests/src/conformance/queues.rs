@@ -5,8 +5,9 @@ use windlass_core::store::{
     Admin, AdminDone, AdminRefused, Batch, DeadFilter, Heartbeat, Purge, Settle, TooManyQueues,
 };
 use windlass_core::{
-    EnqueueRefused, JobId, JobTimeout, LeaseLength, Millis, NewJob, Pause, Queue, QueueName,
-    QueueSettings, RetryPolicy, StateName, Strategy, Verdict, When,
+    Aging, EnqueueRefused, Flow, JobId, JobTimeout, KindConcurrency, KindLimits, LeaseLength,
+    Millis, NewJob, Pause, Queue, QueueName, QueueSettings, Rate, RetryPolicy, StateName, Strategy,
+    Verdict, When,
 };
 
 use crate::fixture::{
@@ -16,6 +17,7 @@ use crate::fixture::{
 };
 
 pub(super) const NO_SETTINGS: QueueSettings = QueueSettings {
+    flow: Flow::NONE,
     max_queued: None,
     concurrency: None,
     visibility_timeout: None,
@@ -132,7 +134,7 @@ pub fn a_command_on_an_unknown_queue_makes_it<S: Subject>() {
     let pause = Pause { at: Some(world.now()), by: None };
     assert_eq!(paused, Queue { paused: Some(pause), ..plain("paused") });
     assert_eq!(change(&mut world, Admin::Resume(queue("resumed"))), plain("resumed"));
-    assert_eq!(set(&mut world, "set", settings), Queue { settings, ..plain("set") });
+    assert_eq!(set(&mut world, "set", settings.clone()), Queue { settings, ..plain("set") });
     world.enqueue(work_in("paused"));
     assert_eq!(claimable(&mut world, "paused"), 0);
 }
@@ -172,25 +174,44 @@ fn every_setting() -> QueueSettings {
         max_retries: Some(retries(9)),
         timeout: Some(JobTimeout::new(4_321).expect("a fine timeout")),
         retry: Some(retry.expect("a fine retry policy")),
+        flow: every_flow(),
+    }
+}
+
+fn every_flow() -> Flow {
+    let rate = |limit| Some(Rate::new(limit, 1_000, Some(limit)).expect("a fine rate"));
+    let limits = |concurrency: Option<u32>, rate| KindLimits {
+        concurrency: concurrency.map(|most| KindConcurrency::new(most).expect("a fine limit")),
+        rate,
+    };
+    Flow {
+        aging: Some(Aging::new(60_000).expect("a fine aging")),
+        rate: rate(1_000),
+        kinds: vec![
+            (kind("a-kind:1"), limits(Some(0), None)),
+            (kind("b"), limits(Some(7), rate(5))),
+            (kind("c"), limits(None, rate(6))),
+        ],
     }
 }
 
 pub fn settings_are_replaced_only_if_they_are_the_expected_ones<S: Subject>() {
     let mut world = World::<S>::alone();
-    let changed = |settings| Err(AdminRefused::SettingsChanged(settings));
-    let (one, two) = (running_at_most(1), running_at_most(2));
-    assert_eq!(world.admin(replaced(one, two)), changed(NO_SETTINGS));
+    let changed = |settings| Err(AdminRefused::SettingsChanged(Box::new(settings)));
+    let (one, two) = (|| running_at_most(1), || running_at_most(2));
+    assert_eq!(world.admin(replaced(one(), two())), changed(NO_SETTINGS));
     assert_eq!(world.dump().queues, [], "a refused command makes no queue");
-    assert_eq!(change(&mut world, replaced(NO_SETTINGS, one)).settings, one);
+    assert_eq!(change(&mut world, replaced(NO_SETTINGS, one())).settings, one());
     world.reopen();
-    assert_eq!(world.admin(replaced(NO_SETTINGS, two)), changed(one));
-    assert_eq!(world.dump().queues[0].queue.settings, one);
+    assert_eq!(world.admin(replaced(NO_SETTINGS, two())), changed(one()));
+    assert_eq!(world.dump().queues[0].queue.settings, one());
     let out = world.commit(|batch| {
-        batch.admin.extend([replaced(one, every_setting()), replaced(one, two)]);
+        batch.admin.extend([replaced(one(), every_setting()), replaced(one(), two())]);
     });
     assert_eq!(out.admin[1], changed(every_setting()), "the first of the batch counts");
     change(&mut world, Admin::pause(queue("q")));
-    assert_eq!(change(&mut world, replaced(every_setting(), two)).settings, two, "not the pause");
+    let after = change(&mut world, replaced(every_setting(), two())).settings;
+    assert_eq!(after, two(), "not the pause");
 }
 
 pub fn setting_a_queue_replaces_all_its_settings<S: Subject>() {
@@ -214,7 +235,7 @@ pub fn the_defaults_of_a_queue_fill_in_what_a_job_does_not_say<S: Subject>() {
     let settings = every_setting();
     let bare = |name: &str| NewJob { retry: None, ..work_in(name) };
     let out = world.commit(|batch| {
-        batch.admin.push(Admin::set_queue(queue("q"), settings));
+        batch.admin.push(Admin::set_queue(queue("q"), settings.clone()));
         batch.enqueues.extend([bare("q"), bare("other")]);
     });
     let ids: Vec<JobId> = out.enqueues.iter().flatten().map(|receipt| receipt.id).collect();

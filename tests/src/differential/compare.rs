@@ -120,7 +120,8 @@ impl Differences {
             let name = &row.queue.name;
             let jobs = dump.jobs.iter().map(|row| &row.job).filter(|job| job.queue == *name);
             let ready = jobs.filter(|job| job.state.view() == View::Queued);
-            let oldest = ready.map(|job| job.run_at).min();
+            let first = ready.min_by_key(|job| (job.rank.due, job.id));
+            let oldest = first.map(|job| job.run_at);
             self.same("oldest ready", &oldest, &reader.oldest_ready(name).map_err(read)?);
         }
         Ok(())
@@ -196,7 +197,8 @@ fn expected_list(dump: &Dump, filter: &Filter) -> Vec<JobId> {
         .map(|job| match filter.view {
             None => (None, job.id),
             Some(View::Processing) => (job.lease().map(|lease| lease.until), job.id),
-            Some(View::Queued | View::Scheduled) => (Some(job.run_at), job.id),
+            Some(View::Queued) => (Some(job.rank.due), job.id),
+            Some(View::Scheduled) => (Some(job.run_at), job.id),
             Some(_) => (job.finished_at(), job.id),
         })
         .collect();

@@ -1,5 +1,7 @@
 //! Random traces: few names, tiny limits and short times, so that commands meet each other.
 
+use std::collections::BTreeMap;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -9,6 +11,7 @@ use windlass_core::limits::{ERROR_GROUPS, QUEUES};
 use windlass_core::store::{
     ClaimFor, DeadFilter, ExpectedSetting, Instance, Purge, Retention, Taker, Worker, WorkerKind,
 };
+use windlass_core::{Aging, Flow, KindConcurrency, KindLimits, Rate};
 use windlass_core::{
     Delay, Demand, Excerpt, Failure, FailureKind, Fingerprint, Idempotency, IdempotencyKey,
     JobTimeout, Kind, Kinds, LeaseLength, MaxQueued, MaxRetries, MaxRunning, Millis, NewJob,
@@ -292,7 +295,7 @@ fn settings() -> impl Strategy<Value = QueueSettings> {
         option::weighted(0.2, timeout()),
         option::weighted(0.2, retry()),
     );
-    (limits, defaults).prop_map(|((most_queued, most_running), defaults)| {
+    (limits, defaults, flow()).prop_map(|((most_queued, most_running), defaults, flow)| {
         let (visibility_timeout, retries, timeout, retry) = defaults;
         QueueSettings {
             max_queued: most_queued.map(|most| MaxQueued::new(most).expect(IN_RANGE)),
@@ -301,8 +304,38 @@ fn settings() -> impl Strategy<Value = QueueSettings> {
             max_retries: retries.map(|retries| MaxRetries::new(retries).expect(IN_RANGE)),
             timeout,
             retry,
+            flow,
         }
     })
+}
+
+/// Mostly none. The clock of a trace moves by milliseconds and seconds.
+fn flow() -> impl Strategy<Value = Flow> {
+    let aging = option::weighted(0.4, select(vec![1_u64, 500]));
+    let some = (aging, option::weighted(0.5, rate()), vec((0..2_usize, kind_limits()), 0..=2));
+    let some = some.prop_map(|(aging, rate, kinds)| {
+        let kinds: BTreeMap<Kind, KindLimits> = kinds
+            .into_iter()
+            .map(|(at, limits)| (Kind::new(["x", "y"][at]).expect(IN_RANGE), limits))
+            .filter(|(_, limits)| !limits.is_empty())
+            .collect();
+        let aging = aging.map(|aging| Aging::new(aging).expect(IN_RANGE));
+        Flow { aging, rate, kinds: kinds.into_iter().collect() }
+    });
+    prop_oneof![2 => Just(Flow::NONE), 1 => some]
+}
+
+fn kind_limits() -> impl Strategy<Value = KindLimits> {
+    let concurrency =
+        option::of((0..=2_u32).prop_map(|most| KindConcurrency::new(most).expect(IN_RANGE)));
+    (concurrency, option::weighted(0.4, rate()))
+        .prop_map(|(concurrency, rate)| KindLimits { concurrency, rate })
+}
+
+fn rate() -> impl Strategy<Value = Rate> {
+    let numbers = select(vec![(1, 2), (3, 1_000), (1, 1_000), (1_000, 1_000)]);
+    (numbers, option::of(1..=2_u32))
+        .prop_map(|((limit, per), burst)| Rate::new(limit, per, burst).expect(IN_RANGE))
 }
 
 /// Mostly a few at a time, now and then many.

@@ -3,8 +3,8 @@
 use windlass_core::bulk::Action;
 use windlass_core::store::{ClaimFor, Purge, Retention, Taker, Worker, WorkerKind};
 use windlass_core::{
-    Demand, Failure, Kind, Millis, NewJob, Payload, Policy, QueueName, Verdict, View, Wall, When,
-    WorkerId,
+    Demand, Failure, Flow, Kind, Millis, NewJob, Payload, Policy, QueueName, QueueSettings, Rate,
+    Verdict, View, Wall, When, WorkerId,
 };
 
 use super::bulk::BulkPlan;
@@ -17,6 +17,7 @@ pub fn pinned() -> Vec<(&'static str, Trace)> {
         ("a refused job does not leave a new queue behind", refused_in_a_new_queue()),
         ("a worker removed and seen in one batch is there", removed_and_seen()),
         ("a job cancelled again is as old as its new cancellation", cancelled_again()),
+        ("a queue that is made again begins with unused rates", rate_of_a_new_queue()),
         ("a canary takes no job twice when the clock is set back", canary_after_a_clock_step()),
     ]
 }
@@ -70,6 +71,42 @@ fn cancelled_again() -> Trace {
             clock_ms: 1_000,
             admin: vec![AdminPlan::Replay(Pick::Id(1)), cancel()],
             purge: Some(Purge { retention, limit: 10 }),
+            ..Step::default()
+        },
+    ])
+}
+
+/// A queue was deleted and made again with a rate, all in one batch, and kept the state of the old
+/// rate.
+fn rate_of_a_new_queue() -> Trace {
+    let name = || QueueName::new("rated").expect("it is a name");
+    let rate = Rate::new(1, 60_000, None).ok();
+    let flow = Flow { rate, ..Flow::NONE };
+    let settings = QueueSettings { flow, ..QueueSettings::default() };
+    let set = || AdminPlan::SetQueue(name(), settings.clone(), None);
+    let mut new = NewJob::new(Kind::default(), Payload::null());
+    new.queue = name();
+    let complete = SettlePlan {
+        job: Pick::Id(1),
+        token: TokenPlan::Latest,
+        verdict: Verdict::Complete { result: None },
+        twice: false,
+    };
+    let enqueues = || vec![EnqueuePlan::New(new.clone())];
+    steps(vec![
+        Step { admin: vec![set()], enqueues: enqueues(), claims: vec![claim()], ..Step::default() },
+        Step {
+            settles: vec![complete],
+            admin: vec![AdminPlan::Delete(Pick::Id(1))],
+            ..Step::default()
+        },
+        Step { admin: vec![AdminPlan::DeleteQueue(name()), set()], ..Step::default() },
+        Step { enqueues: enqueues(), claims: vec![claim()], ..Step::default() },
+        // The same where the rate alone goes and comes back.
+        Step {
+            admin: vec![AdminPlan::SetQueue(name(), QueueSettings::default(), None), set()],
+            enqueues: enqueues(),
+            claims: vec![claim()],
             ..Step::default()
         },
     ])

@@ -121,7 +121,7 @@ pub(crate) enum AdminPlan {
 }
 
 /// The settings that a change of settings expects.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Expected {
     /// Those of the store before the batch.
     Stored,
@@ -129,11 +129,13 @@ pub(crate) enum Expected {
 }
 
 impl Expected {
-    fn resolve(self, name: &QueueName, dump: &Dump) -> QueueSettings {
+    fn resolve(&self, name: &QueueName, dump: &Dump) -> QueueSettings {
         let row = dump.queues.iter().find(|row| row.queue.name == *name);
         match self {
-            Self::Stored => row.map_or_else(QueueSettings::default, |row| row.queue.settings),
-            Self::These(settings) => settings,
+            Self::Stored => {
+                row.map_or_else(QueueSettings::default, |row| row.queue.settings.clone())
+            }
+            Self::These(settings) => settings.clone(),
         }
     }
 }
@@ -364,8 +366,10 @@ fn resolve_admin(plan: &AdminPlan, memory: &Memory) -> Admin {
         AdminPlan::Resume(name) => Admin::Resume(name.clone()),
         AdminPlan::SetQueue(name, settings, expected) => Admin::SetQueue {
             name: name.clone(),
-            settings: *settings,
-            expected: expected.map(|expected| Box::new(expected.resolve(name, &memory.dump))),
+            settings: settings.clone(),
+            expected: expected
+                .as_ref()
+                .map(|expected| Box::new(expected.resolve(name, &memory.dump))),
         },
         AdminPlan::DeleteQueue(name) => Admin::DeleteQueue(name.clone()),
         AdminPlan::SetSetting(key, value, expected) => {

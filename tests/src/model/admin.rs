@@ -4,8 +4,8 @@ use windlass_core::store::{
     Admin, AdminDone, AdminRefused, Cursor, DeadFilter, ExpectedSetting, JobRefused, Worker,
 };
 use windlass_core::{
-    EventName, JobId, Pause, Policy, Queue, QueueName, QueueSettings, Rejected, SettingKey,
-    SettingValue, StateName, Wall, WorkerId,
+    EventName, JobId, Pause, Policy, Queue, QueueName, Rejected, SettingKey, SettingValue,
+    StateName, Wall, WorkerId,
 };
 
 use super::job::ModelJob;
@@ -45,10 +45,10 @@ impl Model {
             }
             Admin::SetQueue { name, settings, expected } => {
                 let stored = self.queues.iter().find(|queue| queue.name == *name);
-                let stored = stored.map_or_else(QueueSettings::default, |queue| queue.settings);
+                let stored = stored.map(|queue| queue.settings.clone()).unwrap_or_default();
                 if expected.as_ref().is_some_and(|expected| **expected != stored) {
                     self.note("settings changed since they were read");
-                    return Err(AdminRefused::SettingsChanged(stored));
+                    return Err(AdminRefused::SettingsChanged(Box::new(stored)));
                 }
                 self.room_for_queue(name, policy)?;
                 if !self.queue(name).is_paused() {
@@ -56,7 +56,9 @@ impl Model {
                 }
                 let changed = self.queue(name).settings != *settings;
                 self.did(name).settings += u64::from(changed);
-                Ok(self.change_queue(name, |queue| queue.settings = *settings))
+                let done = self.change_queue(name, |queue| queue.settings = settings.clone());
+                self.drop_rates(name);
+                Ok(done)
             }
             Admin::DeleteQueue(name) => self.delete_queue(name),
             Admin::SetSetting { key, value, expected } => {
@@ -221,6 +223,7 @@ impl Model {
         }
         self.note("delete an empty queue");
         self.queues.retain(|queue| queue.name != *name);
+        self.drop_rates(name);
         self.may_stir.insert(name.clone());
         Ok(AdminDone::QueueDeleted)
     }

@@ -1,7 +1,5 @@
 //! Claims: the best job that is due, of an open queue, again and again until all are served.
 
-use std::cmp::Reverse;
-
 use windlass_core::limits::CLAIM_BYTES;
 use windlass_core::store::{ClaimFor, Claimed, Leased, Taker};
 use windlass_core::{Demand, Kinds, Queues, StateName, Wall, WorkerId};
@@ -14,7 +12,7 @@ impl Model {
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         for (place, taker) in claim.takers.iter().enumerate() {
             for _ in 0..taker.max {
-                let Some(at) = self.best(&claim.demand) else {
+                let Some(at) = self.best(now, &claim.demand) else {
                     self.note("a claim finds less than it asked for");
                     return Claimed { jobs, dry: true, cut: false };
                 };
@@ -52,11 +50,13 @@ impl Model {
         if end.is_some_and(|end| end < until) {
             self.note("a lease ends with the timeout of its attempt");
         }
+        self.spend(now, at);
         self.note("claim");
     }
 
-    /// Higher priority first, then due earlier, then enqueued earlier.
-    fn best(&mut self, demand: &Demand) -> Option<usize> {
+    /// Higher priority first, then due earlier, then enqueued earlier; with aging, by how long it
+    /// has waited.
+    fn best(&mut self, now: Wall, demand: &Demand) -> Option<usize> {
         let mut found: Vec<usize> = (0..self.jobs.len()).collect();
         found.retain(|at| self.jobs[*at].is_ready() && wants(demand, &self.jobs[*at]));
         let ready = found.len();
@@ -64,14 +64,12 @@ impl Model {
         if found.len() < ready {
             self.note("a paused or full queue lets nothing start");
         }
-        found.sort_by_key(|at| {
-            let job = &self.jobs[*at];
-            (Reverse(job.priority), job.run_at, job.id)
-        });
+        found.retain(|at| self.flow_lets_start(now, &self.jobs[*at]));
+        found.sort_by_key(|at| (self.jobs[*at].rank, self.jobs[*at].id));
         found.first().copied()
     }
 
-    fn is_open(&self, job: &ModelJob) -> bool {
+    pub(super) fn is_open(&self, job: &ModelJob) -> bool {
         let running = self
             .jobs
             .iter()
@@ -85,7 +83,7 @@ impl Model {
     }
 }
 
-fn wants(demand: &Demand, job: &ModelJob) -> bool {
+pub(super) fn wants(demand: &Demand, job: &ModelJob) -> bool {
     let queue = match &demand.queues {
         Queues::All => true,
         Queues::Only(names) => names.contains(&job.queue),

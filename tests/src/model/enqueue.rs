@@ -63,7 +63,7 @@ impl Model {
         policy: &Policy,
     ) -> Result<Receipt, EnqueueRefused> {
         let known = self.queues.iter().find(|queue| queue.name == new.queue);
-        let settings = known.map(|queue| queue.settings).unwrap_or_default();
+        let settings = known.map(|queue| queue.settings.clone()).unwrap_or_default();
         let options = options(new, &settings, policy);
         if let Some(answer) = self.known(now, new, options, policy) {
             if answer.is_ok() {
@@ -86,6 +86,7 @@ impl Model {
         self.last_id += 1;
         let id = JobId::new(self.last_id).expect("few jobs are made");
         self.jobs.push(made(id, new, options, now, run_at));
+        self.place(self.jobs.len() - 1);
         self.note(if run_at > now { "enqueue for later" } else { "enqueue" });
         if let Some(request) = request(new, options) {
             let key = new.idempotency.as_ref().map(|idem| idem.key.clone());
@@ -180,6 +181,7 @@ fn made(id: JobId, new: &NewJob, options: Options, now: Wall, run_at: Wall) -> M
         kind: new.kind.clone(),
         payload: new.payload.clone(),
         priority: new.priority,
+        rank: (0, run_at),
         state: StateName::Queued,
         due: run_at <= now,
         attempts: 0,

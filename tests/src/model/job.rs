@@ -14,6 +14,8 @@ pub(super) struct ModelJob {
     pub(super) kind: Kind,
     pub(super) payload: Payload,
     pub(super) priority: Priority,
+    /// Class, and the instant that it counts as due: the least goes first.
+    pub(super) rank: (i16, Wall),
     pub(super) state: StateName,
     /// Has fallen due, while it is queued.
     pub(super) due: bool,
@@ -149,7 +151,7 @@ impl ModelJob {
             queue: self.queue.clone(),
             kind: self.kind.clone(),
             priority: self.priority,
-            rank: Rank { class: -self.priority.get(), turn: 0, due: self.run_at, id: self.id },
+            rank: Rank { class: self.rank.0, turn: 0, due: self.rank.1, id: self.id },
             state: self.core_state(),
             attempts: self.attempts,
             max_retries: self.max_retries,

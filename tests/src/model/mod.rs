@@ -10,6 +10,7 @@ mod bulk;
 mod claim;
 mod enqueue;
 pub(crate) mod figures;
+mod flow;
 mod groups;
 mod job;
 mod report;
@@ -29,6 +30,7 @@ use windlass_core::{
 };
 
 use self::enqueue::ModelKey;
+use self::flow::ModelTat;
 use self::groups::ModelGroup;
 use self::job::{ModelJob, Word};
 
@@ -46,6 +48,10 @@ pub const RULES: &[&str] = &[
     "a full queue takes no job",
     "a full reap page says where to go on",
     "a heartbeat on a lost lease is refused",
+    "a claim that a rate keeps from jobs says when to look again",
+    "a job of a queue with aging is ranked by how long it has waited",
+    "a kind at its limit waits",
+    "a start counts against a rate",
     "a job that came alive in the batch is not purged",
     "a job whose lease runs is not reaped",
     "a job that was settled in the batch is not reaped",
@@ -113,6 +119,7 @@ pub const RULES: &[&str] = &[
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     jobs: Vec<ModelJob>,
+    tats: Vec<ModelTat>,
     /// The jobs as they were before the batch: what pages are made of.
     before: Vec<ModelJob>,
     queues: Vec<Queue>,
@@ -197,6 +204,8 @@ impl Model {
         let more = self.keep_figures(now, batch);
         out.claims =
             batch.claims.iter().map(|claim| self.claim(now, claim, batch.own.as_ref())).collect();
+        self.note_full_kinds();
+        self.check_next_open(now, batch, &out.claims, chosen.outcomes);
         self.group(now, batch);
         self.echo(&batch.enqueues, &mut out.enqueues);
         out.next_due = self.next_due(batch);
@@ -269,7 +278,8 @@ impl Model {
             let retrying = job.state == StateName::Queued && job.attempts > 0;
             counts.add(Counted { view: job.view(), retrying });
         }
-        QueueRow { queue: queue.clone(), kinds: kinds.into_iter().collect() }
+        let tats = self.tats_of(&queue.name);
+        QueueRow { queue: queue.clone(), kinds: kinds.into_iter().collect(), tats }
     }
 
     fn worker_rows(&self) -> Vec<WorkerRow> {
@@ -378,7 +388,12 @@ impl Model {
         let name = is.queue.clone();
         let ready = is.is_ready() && !was.is_ready();
         let left = was.state == StateName::Processing && is.state != StateName::Processing;
-        let limited = self.queue(&name).settings.concurrency.is_some();
+        let view = is.view();
+        if view != was.view() && is.state == StateName::Queued {
+            self.place(at);
+        }
+        let settings = &self.queue(&name).settings;
+        let limited = settings.concurrency.is_some() || settings.flow.limits_starts();
         if ready || left && limited {
             self.must_stir.insert(name.clone());
         }

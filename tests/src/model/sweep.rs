@@ -173,6 +173,7 @@ impl Model {
             if self.queues.iter().find(|queue| queue.name == name).is_some_and(|q| plain(&q)) {
                 self.note("a queue that holds nothing vanishes");
                 self.queues.retain(|queue| queue.name != name);
+                self.drop_rates(&name);
                 deleted.push(name);
             } else {
                 self.note("an empty queue with settings stays");

@@ -64,5 +64,5 @@ fn a_copy_whose_commit_fails_anywhere_is_ended_by_the_next_run() {
             }
         }
     }
-    assert!(failed > 100, "{failed} commits failed");
+    assert!(failed > 60, "{failed} commits failed");
 }

@@ -9,7 +9,7 @@ use windlass_core::store::{
 };
 use windlass_core::{
     Apply, ApplyStep, BatchId, BulkId, Counts, Demand, Epoch, GroupId, Job, JobId, Kind, NewJob,
-    Pause, Payload, Policy, ProcessId, Queue, QueueName, View, Wall, When, WorkerId,
+    Pause, Payload, Policy, ProcessId, Queue, QueueName, Tats, Usage, View, Wall, When, WorkerId,
 };
 use windlass_store_memory::{Asked, MemoryReader, MemoryStore};
 use windlass_tests::differential::count_rounds;
@@ -239,9 +239,12 @@ fn add_job(answers: &mut Answers, known: &[Job], random: &mut Random) {
 /// Queues and bulk actions.
 fn change_queues(answers: &mut Answers, asked: &Questions, known: &[Job], random: &mut Random) {
     let counts = [Counts::default(), Counts::new([u64::MAX; View::ALL.len()])][random.below(2)];
-    let counts = [Some(counts), None][random.below(2)];
+    let tats =
+        [Tats::default(), Tats::parse(Some("-1\n9223372036854775807 x")).expect("it is one")];
+    let usage = Usage { counts, tats: tats[random.below(2)].clone(), ..Usage::default() };
+    let usage = [Some(Box::new(usage)), None][random.below(2)].clone();
     match random.below(4) {
-        0 => answers.queues.iter_mut().for_each(|found| found.counts = counts),
+        0 => answers.queues.iter_mut().for_each(|found| found.usage.clone_from(&usage)),
         1 => {
             let name = random.place(known.len()).map(|at| known[at].queue.clone());
             let name = name.or(asked.queues.first().cloned()).unwrap_or_default();

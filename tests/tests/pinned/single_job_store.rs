@@ -40,12 +40,13 @@ impl SingleJobStore {
         let mine = |id: &JobId| (*id == self.job.id).then(|| self.job.clone());
         let ready = self.job.state.view() == View::Queued;
         let candidate = Candidate { job: self.job.clone(), payload: self.payload.clone() };
-        let candidates = Candidates { jobs: vec![candidate; usize::from(ready)], next_bytes: None };
+        let candidates =
+            Candidates { jobs: vec![candidate; usize::from(ready)], ..Candidates::default() };
         Answers {
             now: self.job.updated_at,
             jobs: asked.jobs.iter().map(mine).collect(),
             keys: vec![None; asked.keys.len()],
-            queues: vec![QueueFound { queue: Queue::new(self.job.queue.clone()), counts: None }],
+            queues: vec![QueueFound { queue: Queue::new(self.job.queue.clone()), usage: None }],
             kinds: vec![KindFound::Known; asked.kinds.len()],
             candidates: vec![candidates; asked.wants.len()],
             ids: (0..asked.ids as u64).map(|at| self.next_id.plus(at)).collect(),

@@ -434,7 +434,7 @@ fn the_dashboard_makes_no_markup_of_text_and_imports_only_its_own_files() {
 }
 
 /// Bytes of the dashboard: all files, and the stylesheet. Nothing minifies them.
-const UI_BYTES: (usize, usize) = (249_500, 40_500);
+const UI_BYTES: (usize, usize) = (252_500, 40_500);
 /// Columns of a line of the dashboard's modules and stylesheet.
 const UI_COLUMNS: usize = 120;
 

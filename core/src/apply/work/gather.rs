@@ -7,7 +7,7 @@ use core::mem;
 use super::queues::PairDelta;
 use super::{Entry, KeyEntry, Work};
 use crate::store::{Change, Changes, CountDelta, Doc, DocWrite, Marker, Moved, Outcomes};
-use crate::{BatchId, Figures, Job, JobId, State, View};
+use crate::{BatchId, Figures, Job, JobId, State, Tats, View};
 
 impl Work {
     /// Everything that is to be written. Nothing may be decided after this.
@@ -83,12 +83,14 @@ impl Work {
                 changes.counts.push(CountDelta { queue, kind, by, retrying });
             }
         }
-        for work in mem::take(&mut self.queues) {
+        for mut work in mem::take(&mut self.queues) {
             if work.made_ready {
                 out.ready_queues.push(work.queue.name.clone());
             }
-            let figures = work.figures.filter(|figures| !figures.is_empty());
+            let figures = work.figures.take().filter(|figures| !figures.is_empty());
             out.figures.extend(figures.map(|figures| (work.queue.name.clone(), figures)));
+            let tats = work.changed_tats().map(Tats::to_text).filter(|_| !work.removed);
+            changes.tats.extend(tats.map(|text| (work.queue.name.clone(), text)));
             if work.removed {
                 changes.dropped_queues.push(work.queue.name);
             } else if work.dirty {

@@ -25,7 +25,7 @@ use crate::store::{
 };
 use crate::{
     Counted, GroupId, IdempotencyKey, IndexKey, Job, JobId, KeyRecord, Kind, Millis, Payload,
-    QueueName, SettingKey, SettingValue, State, View, Wall, WorkerId,
+    QueueName, SettingKey, SettingValue, State, StateName, View, Wall, WorkerId,
 };
 
 /// Everything a batch has touched so far.
@@ -150,7 +150,7 @@ impl Work {
         self.queues.reserve(answers.queues.len());
         for found in mem::take(&mut answers.queues) {
             if self.by_name.insert(&found.queue.name, self.queues.len()) {
-                self.queues.push(QueueWork::loaded(found));
+                self.queues.push(QueueWork::loaded(found, self.now));
             }
         }
         for job in mem::take(&mut answers.jobs).into_iter().flatten() {
@@ -244,7 +244,7 @@ impl Work {
     }
 
     /// Puts a job in its new state.
-    pub(super) fn put_at(&mut self, slot: Slot, job: Job) -> &Job {
+    pub(super) fn put_at(&mut self, slot: Slot, mut job: Job) -> &Job {
         let entry = &mut self.jobs[slot.0];
         debug_assert_eq!(entry.id, job.id, "a job keeps its slot");
         let (from, to) = (entry.counted(), Counted::from(&job));
@@ -253,6 +253,9 @@ impl Work {
         entry.note_key();
         let place = entry.place;
         let queue = &mut self.queues[place.queue];
+        if before != Some(to.view) && to.view.state() == StateName::Queued {
+            job.rank = queue.queue.settings.rank(&job);
+        }
         queue.note_figures(entry.job.as_ref(), &job);
         queue.note_move(before, to.view);
         self.count(place, from, Some(to));
@@ -260,7 +263,10 @@ impl Work {
     }
 
     /// Adds a new job.
-    pub(super) fn insert(&mut self, job: Job, payload: Payload) {
+    pub(super) fn insert(&mut self, mut job: Job, payload: Payload) {
+        if let Some(at) = self.by_name.get(&job.queue) {
+            job.rank = self.queues[at].queue.settings.rank(&job);
+        }
         let Some(slot) = self.put_imported(job, payload) else { return };
         let Entry { job, place, .. } = &self.jobs[slot.0];
         if let Some(job) = job {

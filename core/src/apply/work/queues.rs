@@ -8,7 +8,10 @@ use super::Work;
 use super::by_name::ByName;
 use crate::limits::KINDS_PER_QUEUE;
 use crate::store::{BadAnswer, QueueFound, TooManyQueues, sorted};
-use crate::{Counted, Counts, Demand, Figures, Gate, Job, Kind, Queue, QueueName, View};
+use crate::{
+    Counted, Counts, Demand, Figures, Gate, InUse, Job, Kind, KindLimits, Queue, QueueName, Tats,
+    Usage, View, Wall,
+};
 
 /// The queue and kind of a job, as positions in the working set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,8 +27,7 @@ pub(in crate::apply) struct QueueWork {
     pub(in crate::apply) queue: Queue,
     /// Its jobs as they are counted now; zeros if nothing depends on them.
     pub(in crate::apply) counts: Counts,
-    /// Its gate before the batch.
-    gate_before: Gate,
+    limits: Limits,
     /// The number of kinds that this batch has added to it.
     made_kinds: usize,
     /// The position of its first kind. Many queues have jobs of one kind alone.
@@ -39,6 +41,20 @@ pub(in crate::apply) struct QueueWork {
     pub(super) figures: Option<Box<Figures>>,
     /// Whether jobs of it may have become claimable.
     pub(super) made_ready: bool,
+}
+
+/// What the limits of a queue are compared with.
+#[derive(Debug)]
+struct Limits {
+    /// What counted against them before the batch, and the states of rates as they are now. `None`
+    /// if nothing depends on it.
+    usage: Option<Box<Usage>>,
+    /// Whether the state of a rate has changed.
+    rates_used: bool,
+    /// Whether jobs could start before the batch, but for the limits of kinds.
+    was_open: bool,
+    /// The kinds that could not start before the batch because of their own limits.
+    closed_kinds_before: Vec<Kind>,
 }
 
 /// How the counters of a kind of a queue change.
@@ -62,9 +78,61 @@ impl Work {
         (&self.queues[place.queue].queue.name, &self.pairs[place.pair].kind)
     }
 
-    /// Whether jobs of the queue at a place may start.
+    /// Whether jobs of the queue and kind at a place may start.
     pub(in crate::apply) fn gate(&self, place: Place) -> Gate {
-        self.queues[place.queue].gate()
+        let work = &self.queues[place.queue];
+        if !work.queue.settings.limits_starts() {
+            return work.queue.gate(&InUse::default(), self.now);
+        }
+        let PairDelta { kind, .. } = &self.pairs[place.pair];
+        work.queue.gate_of(kind, &self.in_use(work, kind, Some(place.pair)), self.now)
+    }
+
+    /// Notes that a job at a place started: it counts against the rates.
+    pub(in crate::apply) fn note_start(&mut self, place: Place) {
+        let work = &mut self.queues[place.queue];
+        if !work.queue.settings.flow.limits_starts() {
+            return;
+        }
+        let kind = &self.pairs[place.pair].kind;
+        let usage = work.limits.usage.get_or_insert_default();
+        for of in [None, Some(kind)] {
+            if let Some(rate) = work.queue.settings.flow.rate_of(of) {
+                let tat = rate.take(usage.tats.get(of), self.now);
+                usage.tats.put(of, tat);
+                work.limits.rates_used = true;
+            }
+        }
+    }
+
+    /// Puts the states of the rates of a queue in place.
+    pub(in crate::apply) fn put_tats(&mut self, name: &QueueName, tats: &Tats) {
+        if let Some(at) = self.by_name.get(name) {
+            let work = &mut self.queues[at];
+            work.limits.usage.get_or_insert_default().tats = tats.clone();
+            work.limits.rates_used = true;
+        }
+    }
+
+    /// What counts against the limits of a kind now.
+    fn in_use(&self, work: &QueueWork, kind: &Kind, pair: Option<usize>) -> InUse {
+        let before = work.limits.usage.as_ref().map(|usage| usage.of(kind)).unwrap_or_default();
+        let by = pair.map_or(0, |pair| self.pairs[pair].by[View::Processing.index()]);
+        let running = work.counts.get(View::Processing);
+        InUse { running, of_kind: before.of_kind.saturating_add_signed(by), ..before }
+    }
+
+    /// The kinds of a queue that have limits of their own, each with its gate now.
+    fn kind_gates<'w>(&'w self, work: &'w QueueWork) -> impl Iterator<Item = (&'w Kind, Gate)> {
+        work.queue.settings.flow.kinds.iter().map(|(kind, _)| {
+            let in_use = self.in_use(work, kind, work.pair_of(kind, &self.pairs));
+            (kind, work.queue.gate_of(kind, &in_use, self.now))
+        })
+    }
+
+    /// Whether jobs of a queue may start, but for the limits of kinds.
+    fn is_open(&self, work: &QueueWork) -> bool {
+        work.is_open(self.now)
     }
 
     /// Makes a queue if it does not exist, unless there are too many.
@@ -81,18 +149,20 @@ impl Work {
         if let Some(at) = known {
             let work = &mut self.queues[at];
             (work.removed, work.dirty, work.queue) = (false, true, Queue::new(name.clone()));
+            // Its rates went with it.
+            self.put_tats(name, &Tats::default());
             return Ok(());
         }
-        let queue = QueueFound { queue: Queue::new(name.clone()), counts: None };
-        self.add_queue(QueueWork { dirty: true, ..QueueWork::loaded(queue) });
+        let queue = QueueFound { queue: Queue::new(name.clone()), usage: None };
+        self.add_queue(QueueWork { dirty: true, ..QueueWork::loaded(queue, self.now) });
         Ok(())
     }
 
     /// Takes in a queue that had no jobs before the batch.
     pub(in crate::apply) fn load_empty_queue(&mut self, queue: Queue) {
         if self.by_name.get(&queue.name).is_none() {
-            let counts = Some(Counts::default());
-            self.add_queue(QueueWork::loaded(QueueFound { queue, counts }));
+            let usage = Some(Box::default());
+            self.add_queue(QueueWork::loaded(QueueFound { queue, usage }, self.now));
         }
     }
 
@@ -132,21 +202,59 @@ impl Work {
             let before = work.queue.clone();
             change(&mut work.queue);
             work.figures.get_or_insert_default().note_queue(&before, &work.queue);
+            work.drop_old_rates();
             work.dirty = true;
             work.made_ready |= !work.queue.is_paused();
         }
     }
 
-    /// The queues of a demand that were closed before the batch and are open now, by name.
+    /// The queues of a demand that were closed before the batch, or had kinds that were, and are
+    /// open now, by name.
     pub(in crate::apply) fn reopened(&self, demand: &Demand) -> Vec<QueueName> {
+        let kind_opened = |work: &QueueWork| {
+            let before = &work.limits.closed_kinds_before;
+            before.iter().any(|kind| {
+                let in_use = self.in_use(work, kind, work.pair_of(kind, &self.pairs));
+                work.queue.gate_of(kind, &in_use, self.now) == Gate::Open
+            })
+        };
         let opened =
-            |work: &&QueueWork| work.gate_before != Gate::Open && work.gate() == Gate::Open;
+            |work: &&QueueWork| self.is_open(work) && (!work.limits.was_open || kind_opened(work));
         self.names_of(demand, opened)
     }
 
     /// The queues of a demand that are closed now, by name.
     pub(in crate::apply) fn closed(&self, demand: &Demand) -> Vec<QueueName> {
-        self.names_of(demand, |work| work.gate() != Gate::Open)
+        self.names_of(demand, |work| !self.is_open(work))
+    }
+
+    /// The kinds of a demand that are closed now because of their own limits, with their queues.
+    pub(in crate::apply) fn closed_kinds(&self, demand: &Demand) -> Vec<(QueueName, Kind)> {
+        let limited = self.queues.iter().filter(|work| !work.queue.settings.flow.kinds.is_empty());
+        let closed = limited.filter(|work| self.is_open(work)).flat_map(|work| {
+            let closed = self.kind_gates(work).filter(|(_, gate)| *gate != Gate::Open);
+            closed.map(|(kind, _)| (work.queue.name.clone(), kind.clone()))
+        });
+        sorted(closed.filter(|(queue, kind)| demand.wants(queue, kind)).collect())
+    }
+
+    /// When to claim again because a rate that is used up, of a queue that is wanted, has room by
+    /// then.
+    pub(in crate::apply) fn next_open(&self, wanted: impl Fn(&QueueName) -> bool) -> Option<Wall> {
+        let limited = |work: &&QueueWork| work.queue.settings.flow.limits_starts();
+        let rated = self.queues.iter().filter(limited).filter(|work| wanted(&work.queue.name));
+        let again = rated.flat_map(|work| {
+            let later = |kind: &Kind, gate: Gate| {
+                let in_use = self.in_use(work, kind, work.pair_of(kind, &self.pairs));
+                gate.until().map(|_| work.queue.look_again_at(kind, &in_use, self.now))
+            };
+            let of_kinds = self.kind_gates(work).filter_map(move |(kind, gate)| later(kind, gate));
+            let in_use = self.in_use(work, &Kind::default(), None);
+            let of_queue = work.queue.gate(&in_use, self.now).until();
+            let of_queue = of_queue.and(work.queue.settings.flow.rate.as_ref());
+            of_kinds.chain(of_queue.map(|rate| rate.look_again_at(in_use.tat, self.now)))
+        });
+        again.min()
     }
 
     fn names_of(&self, demand: &Demand, wanted: impl Fn(&&QueueWork) -> bool) -> Vec<QueueName> {
@@ -214,11 +322,18 @@ impl Work {
 }
 
 impl QueueWork {
-    pub(super) fn loaded(found: QueueFound) -> Self {
-        let QueueFound { queue, counts } = found;
-        let counts = counts.unwrap_or_default();
-        Self {
-            gate_before: queue.gate(counts.get(View::Processing)),
+    pub(super) fn loaded(found: QueueFound, now: Wall) -> Self {
+        let QueueFound { queue, usage } = found;
+        let none = Usage::default();
+        let known = usage.as_deref().unwrap_or(&none);
+        let closed = |(kind, _): &&(Kind, KindLimits)| {
+            queue.gate_of(kind, &known.of(kind), now) != Gate::Open
+        };
+        let closed = queue.settings.flow.kinds.iter().filter(closed).map(|(kind, _)| kind.clone());
+        let (closed_kinds_before, counts) = (closed.collect(), known.counts);
+        let limits = Limits { usage, rates_used: false, was_open: true, closed_kinds_before };
+        let mut work = Self {
+            limits,
             queue,
             counts,
             made_kinds: 0,
@@ -228,6 +343,35 @@ impl QueueWork {
             removed: false,
             figures: None,
             made_ready: false,
+        };
+        work.limits.was_open = work.is_open(now);
+        work
+    }
+
+    /// Whether jobs of it may start, but for the limits of kinds.
+    fn is_open(&self, now: Wall) -> bool {
+        let tat = self.limits.usage.as_ref().map(|usage| usage.tats.get(None)).unwrap_or_default();
+        let running = self.counts.get(View::Processing);
+        let in_use = InUse { running, tat, ..InUse::default() };
+        self.queue.gate(&in_use, now) == Gate::Open
+    }
+
+    /// The position of a kind among the pairs of the working set.
+    fn pair_of(&self, kind: &Kind, pairs: &[PairDelta]) -> Option<usize> {
+        let first = self.first_pair.filter(|first| pairs[*first].kind == *kind);
+        first.or_else(|| self.by_kind.get(kind))
+    }
+
+    /// The states of its rates, if they have changed.
+    pub(super) fn changed_tats(&self) -> Option<&Tats> {
+        let Limits { usage, rates_used, .. } = &self.limits;
+        usage.as_ref().map(|usage| &usage.tats).filter(|_| *rates_used)
+    }
+
+    /// Drops the states of rates that it no longer has.
+    fn drop_old_rates(&mut self) {
+        if let Some(usage) = &mut self.limits.usage {
+            self.limits.rates_used |= usage.tats.retain_rates_of(&self.queue);
         }
     }
 
@@ -240,16 +384,11 @@ impl QueueWork {
         self.figures.get_or_insert_default().note(before, after);
     }
 
-    /// Whether jobs of it may start.
-    fn gate(&self) -> Gate {
-        self.queue.gate(self.counts.get(View::Processing))
-    }
-
     /// Notes whether a job's move may let something else be claimed: it became ready itself, or
     /// it made room under a concurrency limit.
     pub(super) fn note_move(&mut self, from: Option<View>, to: View) {
         let ready = to == View::Queued && from != Some(View::Queued);
         let room = from == Some(View::Processing) && to != View::Processing;
-        self.made_ready |= ready || room && self.queue.settings.concurrency.is_some();
+        self.made_ready |= ready || room && self.queue.settings.limits_starts();
     }
 }

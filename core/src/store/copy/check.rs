@@ -92,7 +92,8 @@ impl Check {
         }
         let rows = side.page(&self.place, usize::MAX)?;
         self.jobs += rows.jobs.len() as u64;
-        let CopyRows { queues: _, figures, jobs, groups, attempts, keys, next_id: _ } = &rows;
+        let CopyRows { queues: _, tats: _, figures, jobs, groups, attempts, keys, next_id: _ } =
+            &rows;
         for row in figures {
             sum.add(row);
         }

@@ -20,7 +20,7 @@ use super::seal::is_seal;
 use super::{
     Admin, Batch, CommitError, CopyId, Reader, Seal, Store, StoreError, Worker, WorkerKind,
 };
-use crate::{BatchId, Counts, GroupRow, Policy, ProcessId, Queue, Wall, WorkerId};
+use crate::{BatchId, Counts, GroupRow, Policy, ProcessId, QueueRow, Wall, WorkerId};
 
 pub use error::CopyError;
 pub use place::CopyPlace;
@@ -278,7 +278,7 @@ fn mark_both<A: Store, B: Store>(
 
 /// The place of the last of these rows; `None` if there are none.
 fn reached(place: &CopyPlace, rows: &CopyRows) -> Option<CopyPlace> {
-    let CopyRows { queues, figures, jobs, groups, attempts, keys, next_id: _ } = rows;
+    let CopyRows { queues, tats: _, figures, jobs, groups, attempts, keys, next_id: _ } = rows;
     Some(match place {
         CopyPlace::Queues(_) => CopyPlace::Queues(Some(queues.last()?.name.clone())),
         CopyPlace::Figures(_) => CopyPlace::Figures(Some(figures.last()?.key)),
@@ -358,10 +358,16 @@ impl<S: Store> Side<S> {
         let size = PageSize { rows: place.page_rows().min(most_rows), bytes: PAGE_BYTES };
         match place {
             CopyPlace::Queues(after) => {
-                let rows = self.read(Reader::queues)?.into_iter().map(|row| row.queue);
-                let behind = |queue: &Queue| after.as_ref().is_none_or(|last| queue.name > *last);
-                let queues = rows.filter(behind).take(size.rows).collect();
-                Ok(CopyRows { queues, ..CopyRows::default() })
+                let mut found = CopyRows::default();
+                let behind =
+                    |row: &QueueRow| after.as_ref().is_none_or(|last| row.queue.name > *last);
+                let rows = self.read(Reader::queues)?.into_iter().filter(behind);
+                for QueueRow { queue, tats, .. } in rows.take(size.rows) {
+                    let used = (!tats.is_empty()).then(|| (queue.name.clone(), tats));
+                    found.tats.extend(used);
+                    found.queues.push(queue);
+                }
+                Ok(found)
             }
             CopyPlace::Groups(after) => {
                 let rows = self.read(Reader::error_groups)?.into_iter();

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::store::{FigureRow, JobDetail};
-use crate::{Attempt, GroupRow, JobId, KeyRecord, Queue};
+use crate::{Attempt, GroupRow, JobId, KeyRecord, Queue, QueueName, Tats};
 
 /// Rows of a store, as they are there: with their ids, epochs, generations and instants.
 ///
@@ -14,6 +14,8 @@ use crate::{Attempt, GroupRow, JobId, KeyRecord, Queue};
 pub struct CopyRows {
     /// Queues with their settings, by name.
     pub queues: Vec<Queue>,
+    /// The states of rates of these queues, where some were used.
+    pub tats: Vec<(QueueName, Tats)>,
     /// Rows of figures, by key.
     pub figures: Vec<FigureRow>,
     /// Jobs with their documents, by id.
@@ -31,7 +33,7 @@ pub struct CopyRows {
 impl CopyRows {
     /// The number of rows.
     pub fn len(&self) -> usize {
-        let Self { queues, figures, jobs, groups, attempts, keys, next_id: _ } = self;
+        let Self { queues, tats: _, figures, jobs, groups, attempts, keys, next_id: _ } = self;
         let small = queues.len() + figures.len() + groups.len();
         small + jobs.len() + attempts.len() + keys.len()
     }

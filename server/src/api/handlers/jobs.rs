@@ -287,13 +287,13 @@ pub(crate) async fn explained(call: Call) -> Answer {
     };
     let found = call.app.reads.read(read).await?;
     let (job, row, workers, now) = found.ok_or_else(|| Problem::no_job(id))?;
-    let counts = row.as_ref().map(core::QueueRow::total).unwrap_or_default();
+    let usage = row.as_ref().map(core::QueueRow::usage).unwrap_or_default();
     let queue = row.map_or_else(|| core::Queue::new(job.queue.clone()), |row| row.queue);
     let demands: Vec<Demand> = workers.iter().filter_map(|row| row.demand(now)).cloned().collect();
     let around = Surroundings {
         queue: &queue,
-        running: counts.get(View::Processing),
-        before_it: counts.get(View::Queued).saturating_sub(1),
+        in_use: usage.of(&job.kind),
+        before_it: usage.counts.get(View::Queued).saturating_sub(1),
         demands: &demands,
     };
     router::ok(&Explained::of(id, job.state.name(), &explain(&job, &around, now)))

@@ -84,7 +84,7 @@ async fn expected(
     if tags.split(',').any(|one| one.trim() == tag) {
         return Ok(settings);
     }
-    Err(AdminRefused::SettingsChanged(settings).into())
+    Err(AdminRefused::SettingsChanged(Box::new(settings)).into())
 }
 
 /// The tag of settings: the same for the same settings, in every process.

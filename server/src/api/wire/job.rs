@@ -293,7 +293,7 @@ pub(crate) struct Explained {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Reason {
     /// A stable name: `ready`, `delayed`, `queue_paused`, `no_worker`, `concurrency_full`,
-    /// `behind`, `leased`, `done`, `failed` or `cancelled`.
+    /// `kind_full`, `rate_limited`, `behind`, `leased`, `done`, `failed` or `cancelled`.
     pub(crate) code: Cow<'static, str>,
     /// The reason as a sentence.
     pub(crate) detail: String,

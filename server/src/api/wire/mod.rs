@@ -3,6 +3,7 @@
 mod bulk;
 mod bulk_filter;
 mod error_group;
+mod flow;
 mod job;
 mod new_job;
 mod parse;

@@ -67,7 +67,7 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
         .collect()
 }
 
-fn escape(key: &str) -> String {
+pub(super) fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use windlass_core::{
-    JobTimeout, LeaseLength, MaxQueued, MaxRetries, MaxRunning, QueueName, QueueRow, QueueSettings,
-    Wall,
+    Aging, JobTimeout, LeaseLength, MaxQueued, MaxRetries, MaxRunning, QueueName, QueueRow,
+    QueueSettings, Wall,
 };
 
+use super::flow::{self, Kinds, Rate};
 use super::job::Retry;
 use super::new_job::{NewRetry, lease_length};
 use super::parse::Faults;
@@ -69,6 +70,9 @@ pub(crate) struct Shown {
     pub(crate) max_retries: Option<u32>,
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) retry: Option<Retry>,
+    pub(crate) aging_ms: Option<u64>,
+    pub(crate) rate: Option<Rate>,
+    pub(crate) kinds: Option<Kinds>,
 }
 
 impl Shown {
@@ -80,6 +84,9 @@ impl Shown {
             max_retries: settings.max_retries.map(MaxRetries::get),
             timeout_ms: settings.timeout.map(JobTimeout::get),
             retry: settings.retry.as_ref().map(Retry::of),
+            aging_ms: settings.flow.aging.map(Aging::get),
+            rate: settings.flow.rate.as_ref().map(Rate::of),
+            kinds: flow::kinds(&settings.flow),
         }
     }
 }
@@ -137,6 +144,14 @@ pub(crate) struct Settings {
     timeout_ms: Option<i64>,
     /// Retry policy of jobs that do not set it.
     retry: Option<NewRetry>,
+    /// How long a job has to wait to overtake one of the next higher priority; if absent, a higher
+    /// priority always goes first.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    aging_ms: Option<i64>,
+    /// Maximum number of starts per period, over all workers.
+    rate: Option<Rate>,
+    /// Limits of single kinds, at most 100.
+    kinds: Option<Kinds>,
 }
 
 impl Settings {
@@ -152,6 +167,8 @@ impl Settings {
         let bounds = (JobTimeout::MIN.get(), JobTimeout::MAX.get());
         let timeout = faults.number("timeout_ms", self.timeout_ms, bounds, JobTimeout::new);
         let retry = self.retry.as_ref().and_then(|retry| retry.check(&mut faults));
+        let (rate, kinds) = (self.rate.as_ref(), self.kinds.as_ref());
+        let flow = flow::check(&mut faults, self.aging_ms, rate, kinds);
         faults.refuse()?;
         Ok(QueueSettings {
             max_queued,
@@ -160,6 +177,7 @@ impl Settings {
             max_retries,
             timeout,
             retry,
+            flow,
         })
     }
 }

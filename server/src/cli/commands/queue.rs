@@ -47,13 +47,15 @@ struct NameArgs {
 ///
 /// Settings: `max_queued`, `concurrency`, `max_retries`, `visibility_timeout` and `timeout` (like
 /// 30s), retry.strategy (fixed, linear, exponential), retry.initial and retry.cap (like 5s),
-/// retry.factor, retry.jitter. The value `default` resets a setting, `retry=default` the whole
-/// retry policy.
+/// retry.factor, retry.jitter; rate (like 100/1m) and rate.burst; aging (like 5m); of one kind
+/// kind.NAME.concurrency, kind.NAME.rate and kind.NAME.rate.burst. The value `default` resets a
+/// setting, `retry=default` the whole retry policy.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windlass queue set mail concurrency=8 max_queued=100000
   windlass queue set mail retry.strategy=linear retry.initial=5s timeout=2m
+  windlass queue set mail rate=100/1m kind.newsletter.concurrency=2
   windlass queue set mail concurrency=default")]
 struct SetArgs {
     #[command(flatten)]
@@ -236,10 +238,12 @@ enum Form {
     Time,
     Word,
     Policy,
+    /// A number per length of time.
+    Rate,
 }
 
 /// What can be set, and the field that holds it.
-const SETTINGS: [(&str, &str, Form); 11] = [
+const SETTINGS: [(&str, &str, Form); 14] = [
     ("max_queued", "/max_queued", Form::Number),
     ("concurrency", "/concurrency", Form::Number),
     ("max_retries", "/max_retries", Form::Number),
@@ -251,30 +255,71 @@ const SETTINGS: [(&str, &str, Form); 11] = [
     ("retry.cap", "/retry/cap_ms", Form::Time),
     ("retry.factor", "/retry/factor", Form::Number),
     ("retry.jitter", "/retry/jitter", Form::Number),
+    ("aging", "/aging_ms", Form::Time),
+    ("rate", "/rate", Form::Rate),
+    ("rate.burst", "/rate/burst", Form::Number),
+];
+
+/// What can be set of one kind, and the field of its limits.
+const OF_KIND: [(&str, &str, Form); 3] = [
+    (".concurrency", "/concurrency", Form::Number),
+    (".rate.burst", "/rate/burst", Form::Number),
+    (".rate", "/rate", Form::Rate),
 ];
 
 fn change(settings: &mut Map<String, Value>, given: &str) -> Result<(), Failure> {
     let (key, text) = given.split_once('=').ok_or_else(|| {
         Failure::usage(format!("{given:?} is not a setting; write it like concurrency=8"))
     })?;
+    if let Some((kind, pointer, form)) = of_kind(key) {
+        let value = value(key, text, form)?;
+        let kinds = object(settings, "kinds");
+        put(object(kinds, kind), pointer, value);
+        return Ok(());
+    }
     let known = SETTINGS.iter().find(|(name, ..)| *name == key);
     let (_, pointer, form) = known.ok_or_else(|| unknown(key))?;
     let value = value(key, text, *form)?;
+    // Another strategy has no use for the factor of the one before.
+    if *pointer == "/retry/strategy" && text != "exponential" {
+        put(settings, "/retry/factor", Value::Null);
+    }
+    put(settings, pointer, value);
+    Ok(())
+}
+
+/// The kind, and the field of its limits, that a key names.
+fn of_kind(key: &str) -> Option<(&str, &'static str, Form)> {
+    let rest = key.strip_prefix("kind.")?;
+    OF_KIND.iter().find_map(|(end, pointer, form)| {
+        let kind = rest.strip_suffix(end).filter(|kind| !kind.is_empty())?;
+        Some((kind, *pointer, *form))
+    })
+}
+
+/// Puts a value where a pointer of one or two parts says.
+fn put(fields: &mut Map<String, Value>, pointer: &str, value: Value) {
     let field = pointer.trim_start_matches('/');
     match field.split_once('/') {
-        None => settings.insert(field.into(), value),
-        Some((policy, part)) => {
-            if !settings.get(policy).is_some_and(Value::is_object) {
-                settings.insert(policy.into(), json!({}));
-            }
-            // Another strategy has no use for the factor of the one before.
-            if part == "strategy" && text != "exponential" {
-                settings[policy]["factor"] = Value::Null;
-            }
-            Some(std::mem::replace(&mut settings[policy][part], value))
+        // A rate keeps the burst that it had.
+        None if field == "rate" && value.is_object() => {
+            let parts = value.as_object().cloned().unwrap_or_default();
+            object(fields, field).extend(parts);
         }
-    };
-    Ok(())
+        None => drop(fields.insert(field.into(), value)),
+        // A part that is taken back from nothing leaves nothing.
+        Some((whole, _)) if value.is_null() && fields.get(whole).is_none_or(Value::is_null) => {}
+        Some((whole, part)) => drop(object(fields, whole).insert(part.into(), value)),
+    }
+}
+
+/// The object in a field, which is made if there is none.
+fn object<'f>(fields: &'f mut Map<String, Value>, field: &str) -> &'f mut Map<String, Value> {
+    let value = fields.entry(field).or_insert(Value::Null);
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut().expect("it was just made one")
 }
 
 fn unknown(key: &str) -> Failure {
@@ -282,7 +327,11 @@ fn unknown(key: &str) -> Failure {
     let meant = hints::nearest(key, names.clone());
     let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
     let names: Vec<&str> = names.collect();
-    Failure::usage(format!("there is no setting `{key}`{meant} (there are {})", names.join(", ")))
+    let names = names.join(", ");
+    Failure::usage(format!(
+        "there is no setting `{key}`{meant} (there are {names}; of one kind \
+         kind.NAME.concurrency, kind.NAME.rate, kind.NAME.rate.burst)"
+    ))
 }
 
 fn value(key: &str, text: &str, form: Form) -> Result<Value, Failure> {
@@ -290,6 +339,16 @@ fn value(key: &str, text: &str, form: Form) -> Result<Value, Failure> {
     match form {
         _ if text == "default" => Ok(Value::Null),
         Form::Policy => Err(wrong("only `default` can be given; set its parts, like retry.cap=1h")),
+        Form::Rate => {
+            let (limit, per) = text
+                .split_once('/')
+                .ok_or_else(|| wrong("must be a number per length of time, like 100/1m"))?;
+            let limit =
+                limit.parse::<u32>().map_err(|_| wrong("must begin with a whole number"))?;
+            let per = duration(per).map_err(|why| wrong(&why))?;
+            let per = u64::try_from(per.as_millis()).unwrap_or(u64::MAX);
+            Ok(json!({"limit": limit, "per_ms": per}))
+        }
         Form::Word => Ok(json!(text)),
         Form::Time => {
             let time = duration(text).map_err(|why| wrong(&why))?;
