@@ -1,9 +1,11 @@
 //! A node under load that is stopped past its leases, then continued.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::cluster::{Node, shared_stores};
-use crate::common::Place;
+use crate::common::{Client, Place, Server};
 use crate::load::{Cluster, Load, under_load};
 
 /// A minute's work, on leases of a second.
@@ -35,6 +37,22 @@ fn claim(node: Node, kind: &str, lease_ms: u32) -> Value {
     node.post("/jobs/poll", &claim.to_string()).json()["jobs"][0].clone()
 }
 
+/// Stops a node, but not in the middle of a commit: it would hold the lock of a file until it goes
+/// on, and no other node could write.
+fn stop_between_commits(node: &Server, other: Node) {
+    for _ in 0..20 {
+        node.signal("-STOP");
+        let mut client = Client::to(other.0);
+        client.stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        client.ask("POST", "/queues/apart/resume", &[], None);
+        if client.reply().is_some_and(|reply| reply.status == 200) {
+            return;
+        }
+        node.signal("-CONT");
+    }
+    panic!("the node was stopped in a commit each time");
+}
+
 fn stop_past_leases(load: &Load, cluster: &Cluster<'_>) {
     let (frozen, other) = (cluster.node(0), Node(cluster.node(1).address));
     let (late, command) = (frozen.enqueue(POLLED), frozen.enqueue(COMMAND));
@@ -42,7 +60,7 @@ fn stop_past_leases(load: &Load, cluster: &Cluster<'_>) {
     assert_eq!(old["id"], late);
     frozen.until(&format!("/jobs/{command}"), |job| job["state"] == "processing");
     load.spare(frozen);
-    frozen.signal("-STOP");
+    stop_between_commits(frozen, other);
     // It has these requests before it goes on: reports of leases that are over by then.
     let mut client = frozen.connect();
     let report = json!({ "token": old["lease"]["token"], "result": "late" }).to_string();
