@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -14,6 +14,14 @@ use windlass_tests::postgres_server::PostgresServer;
 
 /// Time limit of every wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Attempts at something that is not yet as wanted, for twice that long: a number of them would be
+/// over sooner the quicker the answers are.
+#[expect(clippy::disallowed_methods, reason = "what is waited for takes real time")]
+pub(crate) fn attempts() -> impl Iterator<Item = ()> {
+    let begun = Instant::now();
+    std::iter::repeat(()).take_while(move |()| begun.elapsed() < 2 * PATIENCE)
+}
 
 /// The stores in files.
 pub(crate) const FILES: [&str; 2] = ["sqlite", "redb"];
@@ -221,13 +229,13 @@ impl Server {
 
     /// Repeats a request until it has this status.
     pub(crate) fn until_status(&self, path: &str, status: u16) {
-        let good = (0..20_000).any(|_| self.get(path).status == status);
+        let good = attempts().any(|()| self.get(path).status == status);
         assert!(good, "{path} never was {status}");
     }
 
     /// Repeats a request until the answer satisfies `good`.
     pub(crate) fn until(&self, path: &str, good: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..20_000 {
+        for () in attempts() {
             let reply = self.get(path).json();
             if good(&reply) {
                 return reply;

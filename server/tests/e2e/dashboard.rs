@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use serde_json::{Value, json};
 
-use crate::common::{Client, Place, Reply, Server, stores};
+use crate::common::{Client, Place, Reply, Server, attempts, stores};
 
 #[test]
 fn the_shell_names_files_that_are_there_and_may_be_kept_for_ever() {
@@ -242,8 +242,8 @@ fn a_pause_is_known_to_other_servers_and_after_a_restart() {
         client.send(method, path, &[], None)
     };
     let paused = |server: &Server| {
-        (0..20_000)
-            .find_map(|_| {
+        attempts()
+            .find_map(|()| {
                 let snapshot = ask(server, "GET", "/snapshot").json();
                 let queue = snapshot["queues"][0].clone();
                 (queue["paused"] == true).then_some(queue)

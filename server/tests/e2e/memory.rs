@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use crate::common::{Client, FILES, Place, Server};
+use crate::common::{Client, FILES, Place, Server, attempts};
 use crate::events::{ids, listen};
 
 /// A request whose body comes in chunks, without its end.
@@ -132,7 +132,7 @@ fn polls_of_slow_workers_share_the_memory_for_answers_and_what_has_no_room_is_no
         assert_eq!(honest.json()["jobs"].as_array().unwrap().len(), 1);
         drop(slow);
         let poll = || server.post("/jobs/poll", r#"{"worker":"w","max":100}"#);
-        let honest = (0..20_000).map(|_| poll()).find(|reply| reply.status == 200).unwrap();
+        let honest = attempts().map(|()| poll()).find(|reply| reply.status == 200).unwrap();
         for job in honest.json()["jobs"].as_array().unwrap() {
             assert_eq!(job["attempts"], 1, "what was given back is not charged");
         }
@@ -188,7 +188,7 @@ fn a_log_that_nothing_reads_stalls_neither_requests_nor_counters_nor_events() {
     }
     let wanted =
         format!(r#"windlass_jobs_finished_total{{queue="default",outcome="done"}} {jobs}"#);
-    let counted = (0..20_000).any(|_| server.get("/metrics").text().contains(&wanted));
+    let counted = attempts().any(|()| server.get("/metrics").text().contains(&wanted));
     assert!(counted, "the counters stood still");
     let numbers = listening.join().unwrap();
     assert_eq!(numbers.len(), 9_000);

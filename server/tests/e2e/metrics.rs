@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::Server;
+use crate::common::{Server, attempts};
 
 /// Starts a server with a failed, a snoozed and a done job.
 fn used(args: &[&str]) -> (crate::common::Place, Server) {
@@ -27,7 +27,7 @@ fn used(args: &[&str]) -> (crate::common::Place, Server) {
 /// The figures, once those of the last commit are there.
 fn figures(server: &Server, accept: &str) -> (String, String) {
     let done = r#"windlass_jobs_finished_total{queue="default",outcome="done"} 1"#;
-    for _ in 0..20_000 {
+    for () in attempts() {
         let reply = server.connect().send("GET", "/metrics", &[("accept", accept)], None);
         if reply.text().contains(done) {
             return (reply.header("content-type").unwrap().into(), reply.text());

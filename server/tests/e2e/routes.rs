@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{Server, stores};
+use crate::common::{Server, attempts, stores};
 
 #[test]
 fn a_job_is_stored_and_shown_in_the_shape_of_the_contract() {
@@ -414,7 +414,7 @@ fn the_figures_of_the_contract_are_all_there_and_count() {
     server.until("/queues/default", |queue| queue["counts"]["done"] == 1);
     // Figures are written about a second after what they count.
     let mut text = String::new();
-    for _ in 0..20_000 {
+    for () in attempts() {
         text = server.get("/metrics").text();
         if text.contains(r#"jobs_finished_total{queue="default",outcome="done"} 1"#) {
             break;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::cluster::{nodes, report, shared_stores};
-use crate::common::Server;
+use crate::common::{Server, attempts};
 
 /// What a node says about the store, without what differs from instant to instant.
 pub(crate) fn answers(node: &Server) -> BTreeMap<&'static str, String> {
@@ -101,7 +101,7 @@ pub(crate) fn are_the_same([one, other]: [&Server; 2]) {
     }
     // Figures are written up to a second late.
     let settled = |text: &str| text.contains(r#"outcome="done"} 1"#) && text.contains("failed");
-    let same = (0..2_000).any(|_| {
+    let same = attempts().any(|()| {
         let (here, there) = (answers(one), answers(other));
         settled(&here["/metrics"]) && here == there
     });

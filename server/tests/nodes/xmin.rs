@@ -4,7 +4,7 @@
 use windlass_tests::postgres_server::PostgresServer;
 
 use crate::cluster::{Node, ran, windlass};
-use crate::common::Place;
+use crate::common::{Place, attempts};
 
 const SECONDS: &str = "windlass_postgres_oldest_xmin_seconds ";
 const HOLDER: &str = "windlass_postgres_oldest_xmin_holder{holder=\"process ";
@@ -15,7 +15,7 @@ fn metrics(node: Node) -> String {
 
 /// The figures, once they are so.
 fn metrics_when(node: Node, is_so: impl Fn(&str) -> bool) -> String {
-    for _ in 0..100_000 {
+    for () in attempts() {
         let text = metrics(node);
         if is_so(&text) {
             return text;
