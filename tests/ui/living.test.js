@@ -178,6 +178,7 @@ test('every address is opened, reloaded, left and come back to, also below a pre
         await page.waitForFunction(() => document.querySelector('h1').textContent === 'Queues');
         for (const [route, title] of PAGES) {
           await page.goto(base + route);
+          await page.waitForURL(base + route);
           await page.reload();
           await page.waitForFunction((wanted) => document.querySelector('h1').textContent === wanted && document.documentElement.dataset.rev, title);
         }

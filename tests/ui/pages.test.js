@@ -180,6 +180,8 @@ test('older and newer pages, also after a deep link', async () => {
     await page.waitForFunction((id) => document.querySelector('tbody a.mono')?.textContent === id, first[0]);
     await page.goto(`${server.url}#/nowhere`);
     await page.goto(deep);
+    // Chromium learns of an address within the page a moment later: a reload would go to the one before.
+    await page.waitForURL(deep);
     await page.reload();
     await page.locator('tbody tr').first().waitFor();
     await page.getByRole('button', { name: 'Newer' }).click();
