@@ -28,7 +28,7 @@ fn hundreds_of_seeds_are_green_on_the_store_in_memory() {
 
 /// Seeds that failed once, with what was wrong. A seed shows its failure only until the simulation
 /// draws something else from it; where the core was wrong, `tests/tests/pinned/` has a scenario.
-const PINNED: [(u64, &str); 12] = [
+const PINNED: [(u64, &str); 13] = [
     (3_541, "core: a slow commit hid a clock step of its own length"),
     (506_123, "I13: a store slow to answer and to reopen counted as overlooking a job"),
     (525_652, "I14: a step before the process started was dropped for a later one"),
@@ -47,6 +47,10 @@ const PINNED: [(u64, &str); 12] = [
         "I7: the clock was set back while the commit of a claim was under way, which landed later",
     ),
     (9_600_155_397, "I20: a job was requeued by another process while a limit was being set"),
+    (
+        42_114_624_121_958,
+        "a rate that opened between two questions of a batch let a worse job go first",
+    ),
 ];
 
 #[test]

@@ -232,8 +232,8 @@ impl<'a> Transaction<'a> {
             places.silent = Some(flight.add(find::SILENT, params![clock, age]));
         }
         for want in &asked.wants {
-            let (pairs, opens) = self.pairs(want);
-            places.claims.push(Claim::ask(flight, want, &pairs, opens, self.heads));
+            let (pairs, later) = self.pairs(want);
+            places.claims.push(Claim::ask(flight, want, &pairs, later, self.heads));
         }
         if !asked.payloads.is_empty() {
             places.payloads = Some(flight.add(find::PAYLOADS, params![id_codes(&asked.payloads)]));
@@ -257,10 +257,10 @@ impl<'a> Transaction<'a> {
         keys
     }
 
-    /// The pairs whose ready jobs are candidates, and when to look again at those that are not
-    /// because of a rate.
-    fn pairs(&self, want: &windlass_core::store::Want) -> (Vec<Pair>, Option<Wall>) {
-        let (mut pairs, mut opens): (Vec<Pair>, Option<Wall>) = (Vec::new(), None);
+    /// The pairs whose ready jobs are candidates, and those whose are not because of a rate, with
+    /// the instant at which to look again.
+    fn pairs(&self, want: &windlass_core::store::Want) -> (Vec<Pair>, Vec<(Pair, Wall)>) {
+        let (mut pairs, mut later) = (Vec::new(), Vec::new());
         for (queue, kind) in self.names.pairs() {
             let (Some(row), Ok(name)) = (self.names.queue(queue), self.names.kind_name(kind))
             else {
@@ -272,11 +272,11 @@ impl<'a> Transaction<'a> {
             };
             match want.admits(row, name, self.rates_at(), in_use) {
                 Ok(Admits::Yes) => pairs.push((queue, kind)),
-                Ok(Admits::Later(at)) => opens = opens.into_iter().chain([at]).min(),
+                Ok(Admits::Later(at)) => later.push(((queue, kind), at)),
                 Ok(Admits::No) => {}
             }
         }
-        (pairs, opens)
+        (pairs, later)
     }
 
     fn read(

@@ -266,8 +266,10 @@ pub(crate) struct Claim {
     share: usize,
     looked: Option<Place>,
     rows: Option<Place>,
-    /// When to look again at pairs that were left out because of a rate.
-    opens: Option<Wall>,
+    /// The pairs that were left out because of a rate, and when to look again.
+    later: Vec<(Pair, Wall)>,
+    /// Which of these have ready jobs.
+    waiting: Option<Place>,
 }
 
 /// What claims have seen beside their candidates.
@@ -293,6 +295,10 @@ const CANDIDATES: &str = concat!(
       ORDER BY r.class, r.turn, r.due, r.id LIMIT $7::bigint FOR UPDATE SKIP LOCKED) t \
      JOIN jobs j ON j.id = t.id"
 );
+/// Which of these pairs have ready jobs.
+const WAITING: &str = "SELECT pair.queue, pair.kind FROM unnest($1::integer[], $2::integer[]) \
+    AS pair (queue, kind) WHERE EXISTS (SELECT 1 FROM ready r WHERE r.epoch >= 0 \
+    AND r.queue = pair.queue AND r.kind = pair.kind)";
 const LOOKED: &str = "SELECT count(*) FROM unnest($1::integer[], $2::integer[], \
     $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[]) \
     AS pair (queue, kind, class, turn, due, id) CROSS JOIN LATERAL \
@@ -307,12 +313,15 @@ impl Claim {
         flight: &mut Flight,
         want: &Want,
         pairs: &[Pair],
-        opens: Option<Wall>,
+        later: Vec<(Pair, Wall)>,
         heads: Option<&Heads>,
     ) -> Self {
         let mut from_start = Vec::new();
+        let (queues, kinds): (Vec<i32>, Vec<i32>) = later.iter().map(|(pair, _)| *pair).unzip();
+        let waiting = (!later.is_empty()).then(|| flight.add(WAITING, params![queues, kinds]));
         if pairs.is_empty() {
-            return Self { hinted: false, from_start, share: 0, looked: None, rows: None, opens };
+            let (looked, rows) = (None, None);
+            return Self { hinted: false, from_start, share: 0, looked, rows, later, waiting };
         }
         let now = Instant::now();
         let even = want.limit.div_ceil(pairs.len());
@@ -329,7 +338,16 @@ impl Claim {
         }
         let looked = Some(flight.add(LOOKED, starts.params(share)));
         let rows = Some(flight.add(CANDIDATES, starts.params(share)));
-        Self { hinted, from_start, share, looked, rows, opens }
+        Self { hinted, from_start, share, looked, rows, later, waiting }
+    }
+
+    /// When to look again at pairs with ready jobs that were left out because of a rate.
+    fn opens(&self, returned: &mut FlightRows) -> Found<Option<Wall>> {
+        let waiting = returned.take_of(self.waiting);
+        let waiting: BTreeSet<Pair> =
+            waiting.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect::<Found<_>>()?;
+        let later = self.later.iter().filter(|(pair, _)| waiting.contains(pair));
+        Ok(later.map(|(_, at)| *at).min())
     }
 
     /// The best-ranked candidates.
@@ -365,7 +383,8 @@ impl Claim {
         seen_by.looks.extend(self.from_start.iter().map(look));
         ranked.sort_unstable_by_key(|(rank, _)| *rank);
         ranked.retain(|(rank, _)| end.is_none_or(|end| *rank <= end));
-        let mut found = Candidates { opens: self.opens, ..Candidates::default() };
+        let opens = self.opens(returned)?;
+        let mut found = Candidates { opens, ..Candidates::default() };
         let mut budget = ByteBudget::new(want.bytes);
         found.next_bytes = end.map(|_| 0);
         for (_, row) in ranked {

@@ -33,6 +33,9 @@ use crate::{
 pub(super) struct Work {
     /// The latest instant the store's clock has read, so that it is never behind a row.
     pub(super) now: Wall,
+    /// The first reading of that clock, by which rates are looked at. If they opened in the middle
+    /// of a batch, jobs that became ready in it would go before those that the store left out.
+    rates_at: Option<Wall>,
     /// Whether the store's clock was stepped, by any of its readings for this batch.
     pub(super) clock_stepped: bool,
     pub(super) idempotency_window: Millis,
@@ -115,6 +118,7 @@ impl Work {
     pub(super) fn new(batch: &Batch) -> Self {
         Self {
             now: Wall::new(i64::MIN),
+            rates_at: None,
             clock_stepped: false,
             idempotency_window: batch.policy.idempotency_window,
             clock: batch.clock,
@@ -144,13 +148,14 @@ impl Work {
         answers: &mut Answers,
     ) -> Result<(), BadAnswer> {
         self.now = self.now.max(answers.now);
+        self.rates_at.get_or_insert(answers.now);
         self.clock_stepped |= self.clock.is_stepped(answers.now);
         self.queue_count = self.queue_count.max(answers.queue_count);
         self.ids.extend(answers.ids.iter().rev());
         self.queues.reserve(answers.queues.len());
         for found in mem::take(&mut answers.queues) {
             if self.by_name.insert(&found.queue.name, self.queues.len()) {
-                self.queues.push(QueueWork::loaded(found, self.now));
+                self.queues.push(QueueWork::loaded(found, self.rates_at()));
             }
         }
         for job in mem::take(&mut answers.jobs).into_iter().flatten() {
@@ -181,6 +186,11 @@ impl Work {
             self.settings.insert(key.clone(), SettingWork { value, dirty: false });
         }
         Ok(())
+    }
+
+    /// The instant by which rates are looked at.
+    fn rates_at(&self) -> Wall {
+        self.rates_at.unwrap_or(self.now)
     }
 
     /// Takes jobs the store has found into the working set, and says where each is. One that is

@@ -82,14 +82,15 @@ impl Work {
     pub(in crate::apply) fn gate(&self, place: Place) -> Gate {
         let work = &self.queues[place.queue];
         if !work.queue.settings.limits_starts() {
-            return work.queue.gate(&InUse::default(), self.now);
+            return work.queue.gate(&InUse::default(), self.rates_at());
         }
         let PairDelta { kind, .. } = &self.pairs[place.pair];
-        work.queue.gate_of(kind, &self.in_use(work, kind, Some(place.pair)), self.now)
+        work.queue.gate_of(kind, &self.in_use(work, kind, Some(place.pair)), self.rates_at())
     }
 
     /// Notes that a job at a place started: it counts against the rates.
     pub(in crate::apply) fn note_start(&mut self, place: Place) {
+        let at = self.rates_at();
         let work = &mut self.queues[place.queue];
         if !work.queue.settings.flow.limits_starts() {
             return;
@@ -98,7 +99,7 @@ impl Work {
         let usage = work.limits.usage.get_or_insert_default();
         for of in [None, Some(kind)] {
             if let Some(rate) = work.queue.settings.flow.rate_of(of) {
-                let tat = rate.take(usage.tats.get(of), self.now);
+                let tat = rate.take(usage.tats.get(of), at);
                 usage.tats.put(of, tat);
                 work.limits.rates_used = true;
             }
@@ -126,13 +127,13 @@ impl Work {
     fn kind_gates<'w>(&'w self, work: &'w QueueWork) -> impl Iterator<Item = (&'w Kind, Gate)> {
         work.queue.settings.flow.kinds.iter().map(|(kind, _)| {
             let in_use = self.in_use(work, kind, work.pair_of(kind, &self.pairs));
-            (kind, work.queue.gate_of(kind, &in_use, self.now))
+            (kind, work.queue.gate_of(kind, &in_use, self.rates_at()))
         })
     }
 
     /// Whether jobs of a queue may start, but for the limits of kinds.
     fn is_open(&self, work: &QueueWork) -> bool {
-        work.is_open(self.now)
+        work.is_open(self.rates_at())
     }
 
     /// Makes a queue if it does not exist, unless there are too many.
@@ -154,7 +155,7 @@ impl Work {
             return Ok(());
         }
         let queue = QueueFound { queue: Queue::new(name.clone()), usage: None };
-        self.add_queue(QueueWork { dirty: true, ..QueueWork::loaded(queue, self.now) });
+        self.add_queue(QueueWork { dirty: true, ..QueueWork::loaded(queue, self.rates_at()) });
         Ok(())
     }
 
@@ -162,7 +163,7 @@ impl Work {
     pub(in crate::apply) fn load_empty_queue(&mut self, queue: Queue) {
         if self.by_name.get(&queue.name).is_none() {
             let usage = Some(Box::default());
-            self.add_queue(QueueWork::loaded(QueueFound { queue, usage }, self.now));
+            self.add_queue(QueueWork::loaded(QueueFound { queue, usage }, self.rates_at()));
         }
     }
 
@@ -215,7 +216,7 @@ impl Work {
             let before = &work.limits.closed_kinds_before;
             before.iter().any(|kind| {
                 let in_use = self.in_use(work, kind, work.pair_of(kind, &self.pairs));
-                work.queue.gate_of(kind, &in_use, self.now) == Gate::Open
+                work.queue.gate_of(kind, &in_use, self.rates_at()) == Gate::Open
             })
         };
         let opened =
@@ -246,13 +247,13 @@ impl Work {
         let again = rated.flat_map(|work| {
             let later = |kind: &Kind, gate: Gate| {
                 let in_use = self.in_use(work, kind, work.pair_of(kind, &self.pairs));
-                gate.until().map(|_| work.queue.look_again_at(kind, &in_use, self.now))
+                gate.until().map(|_| work.queue.look_again_at(kind, &in_use, self.rates_at()))
             };
             let of_kinds = self.kind_gates(work).filter_map(move |(kind, gate)| later(kind, gate));
             let in_use = self.in_use(work, &Kind::default(), None);
-            let of_queue = work.queue.gate(&in_use, self.now).until();
+            let of_queue = work.queue.gate(&in_use, self.rates_at()).until();
             let of_queue = of_queue.and(work.queue.settings.flow.rate.as_ref());
-            of_kinds.chain(of_queue.map(|rate| rate.look_again_at(in_use.tat, self.now)))
+            of_kinds.chain(of_queue.map(|rate| rate.look_again_at(in_use.tat, self.rates_at())))
         });
         again.min()
     }
